@@ -12,6 +12,7 @@ pub mod cuda;
 pub mod emulated;
 mod faults;
 pub mod faulty;
+mod inner_work;
 pub mod nvrtc;
 pub mod peer;
 pub mod pinned;

@@ -37,7 +37,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// As copies of page-locked memory, or of another device's, reach it; in the emulator, where times mean nothing, as the machine's figures have it.
+    /// As copies of page-locked memory, or of another device's, reach it; in the emulator, where times mean nothing, as the
+    /// machine's figures have it.
     pub(super) fn measured(bench: &Bench) -> Result<Self> {
         let runtime = bench.runtime();
         if bench.emulated() {
@@ -48,10 +49,10 @@ impl Link {
             });
         }
         let purpose = "copies of a benchmark";
-        let far = bench.far_pool()?;
-        let host = || far.allocate(COPY, purpose);
+        let pool = bench.far_pool()?;
+        let far = || pool.allocate(COPY, purpose);
         let device = || runtime.pool().allocate(COPY, purpose);
-        let (coming, going) = ((host()?, device()?), (device()?, host()?));
+        let (coming, going) = ((far()?, device()?), (device()?, far()?));
         let [stream, back] = [runtime.lease_stream()?, runtime.lease_stream()?];
         let copy = |(from, to): &(DeviceBuffer, DeviceBuffer), stream: &Stream| {
             (0..COPIES).try_for_each(|_| to.copy_from(stream, 0, from, 0, COPY))

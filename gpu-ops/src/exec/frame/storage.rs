@@ -194,16 +194,8 @@ impl Store {
         purpose: &str,
     ) -> Result<bool> {
         let (parts, bytes) = place(parts, 0)?;
-        let Some(buffer) = recycler.on_peer(bytes, purpose)? else {
-            return Ok(false);
-        };
-        self.blocks.push(Block {
-            buffer: Arc::new(buffer),
-            parts,
-            temporary: false,
-            shared: false,
-        });
-        Ok(true)
+        let buffer = recycler.on_peer(bytes, purpose)?;
+        Ok(self.takes(buffer, parts))
     }
 
     /// Add a block of parts in host memory, unless that may not be or has no room; tells whether.
@@ -214,16 +206,21 @@ impl Store {
         purpose: &str,
     ) -> Result<bool> {
         let (parts, bytes) = place(parts, 0)?;
-        let Some(buffer) = recycler.on_host(bytes, purpose)? else {
-            return Ok(false);
-        };
-        self.blocks.push(Block {
+        let buffer = recycler.on_host(bytes, purpose)?;
+        Ok(self.takes(buffer, parts))
+    }
+
+    /// A buffer with parts of the run's own, if there is one; tells whether.
+    fn takes(&mut self, buffer: Option<DeviceBuffer>, parts: Vec<Placed>) -> bool {
+        let block = buffer.map(|buffer| Block {
             buffer: Arc::new(buffer),
             parts,
             temporary: false,
             shared: false,
         });
-        Ok(true)
+        let taken = block.is_some();
+        self.blocks.extend(block);
+        taken
     }
 
     /// Copy the first `rows` rows of every part that `self` and `old` have in common.
@@ -360,6 +357,22 @@ impl Store {
     }
 }
 
+/// A buffer of a pool, if there is one and it has room.
+fn room_in(
+    pool: Option<&Arc<MemoryPool>>,
+    stream: &Stream,
+    bytes: usize,
+    purpose: &str,
+) -> Result<Option<DeviceBuffer>> {
+    let Some(pool) = pool else {
+        return Ok(None);
+    };
+    match pool.allocate_for(stream, bytes, purpose) {
+        Err(GpuError::OutOfDeviceMemory { .. }) => Ok(None),
+        buffer => buffer.map(Some),
+    }
+}
+
 /// Where the blocks of a run come from, and go when no later step reads them: what is queued next may have their memory at
 /// once, as the run's one stream keeps the order, and other streams wait for it before they touch what they are given.
 pub(in crate::exec) struct Recycler {
@@ -466,31 +479,19 @@ impl Recycler {
 
     /// A buffer in host memory, unless that may not be or has no room.
     fn on_peer(&mut self, bytes: usize, purpose: &str) -> Result<Option<DeviceBuffer>> {
-        let Some(peers) = &self.peers else {
-            return Ok(None);
-        };
-        match peers.allocate_for(&self.stream, bytes, purpose) {
-            Err(GpuError::OutOfDeviceMemory { .. }) => Ok(None),
-            Err(other) => Err(other),
-            Ok(buffer) => {
-                self.on_peers += bytes as u64;
-                Ok(Some(buffer))
-            }
+        let buffer = room_in(self.peers.as_ref(), &self.stream, bytes, purpose)?;
+        if buffer.is_some() {
+            self.on_peers += bytes as u64;
         }
+        Ok(buffer)
     }
 
     fn on_host(&mut self, bytes: usize, purpose: &str) -> Result<Option<DeviceBuffer>> {
-        let Some(host) = &self.host else {
-            return Ok(None);
-        };
-        match host.allocate_for(&self.stream, bytes, purpose) {
-            Err(GpuError::OutOfDeviceMemory { .. }) => Ok(None),
-            Err(other) => Err(other),
-            Ok(buffer) => {
-                self.spilled += bytes as u64;
-                Ok(Some(buffer))
-            }
+        let buffer = room_in(self.host.as_ref(), &self.stream, bytes, purpose)?;
+        if buffer.is_some() {
+            self.spilled += bytes as u64;
         }
+        Ok(buffer)
     }
 
     /// Count bytes that went to a file.

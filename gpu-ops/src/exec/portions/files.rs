@@ -41,8 +41,8 @@ impl Run<'_> {
         Ok(Some(Chunk::in_file(file, parts.to_vec(), offsets.to_vec())))
     }
 
-    /// A block of another device's memory or of the host's for these parts, if there is room for it; where files take what it has no room for, some is left
-    /// to results.
+    /// A block of another device's memory or of the host's for these parts, if there is room for it; where files take what the host
+    /// has no room for, some is left to results.
     pub(in crate::exec) fn host_room(
         &mut self,
         parts: &[PartSize],
