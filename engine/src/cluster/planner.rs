@@ -247,6 +247,7 @@ impl<S: Sites> StagePlanner<S> {
         let config = &options.explain;
         let wanted = explain.logical_optimization_succeeded
             && !config.logical_plan_only
+            && has_plan(&explain.plan)
             && !acts_when_planned(&explain.plan)?;
         let several = wanted && self.sites.ask(&explain.plan, options).await?;
         if several && let Some(plan) = self.dealt(&explain.plan, session).await? {
@@ -296,6 +297,11 @@ impl<S: Sites> StagePlanner<S> {
         let schema = Arc::clone(explain.schema.inner());
         Arc::new(ExplainExec::new(schema, texts, explain.verbose))
     }
+}
+
+/// Has it a physical plan? `EXPLAIN EXECUTE`, say, shows why there is none.
+fn has_plan(logical: &LogicalPlan) -> bool {
+    !matches!(logical, LogicalPlan::Statement(_) | LogicalPlan::Ddl(_))
 }
 
 /// Statements that change a table do so when their physical plan is made, and are planned once: DELETE, UPDATE and TRUNCATE of a table

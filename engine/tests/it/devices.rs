@@ -457,6 +457,11 @@ fn statements_that_change_a_table_do_so_once() {
             );
             assert_eq!(count("SELECT count(*) FROM t").await, 1714, "{way}");
             assert_eq!(count("DELETE FROM t").await, 1714, "{way}");
+            // What has no plan of its own is shown as on one device.
+            let prepare = "PREPARE some AS SELECT count(*) AS n FROM t";
+            session.query(prepare).await.expect("a statement");
+            let shown = session.query("EXPLAIN EXECUTE some").await;
+            assert!(text(&shown.expect(way)).contains("Execute"), "{way}");
         }
     });
 }

@@ -32,6 +32,22 @@ pub(super) struct Built {
     unique: bool,
 }
 
+/// Columns that joins with one table by the same keys ask for together: one index that is kept has them all.
+#[derive(Debug)]
+pub(super) struct Wider {
+    rel: RelRef,
+    keys: Vec<Expr>,
+    payload: Vec<usize>,
+}
+
+impl Wider {
+    fn is_of(&self, rel: &RelRef, keys: &[Expr]) -> bool {
+        Arc::ptr_eq(&self.rel, rel)
+            && self.keys.len() == keys.len()
+            && self.keys.iter().zip(keys).all(|(a, b)| same(a, b))
+    }
+}
+
 /// How an index is built.
 #[derive(Debug, Clone, Default)]
 pub(super) struct BuildSpec {
@@ -224,6 +240,58 @@ impl Lowerer<'_> {
             });
         }
         Ok((into, unique))
+    }
+
+    /// What indexes over whole tables have to carry to be one in place of several, which differ in their columns alone.
+    pub(super) fn wider_builds(&self) -> Vec<Wider> {
+        let mut found: Vec<(Wider, bool)> = Vec::new();
+        for built in self.builds.iter().filter(|built| self.may_be_wider(built)) {
+            let same = found.iter_mut();
+            match same
+                .map(|(wider, differs)| (wider, differs))
+                .find(|(wider, _)| wider.is_of(&built.rel, &built.keys))
+            {
+                Some((wider, differs)) => {
+                    *differs |= wider.payload != built.payload;
+                    wider.payload.extend(&built.payload);
+                    wider.payload.sort_unstable();
+                    wider.payload.dedup();
+                }
+                None => {
+                    let wider = Wider {
+                        rel: Arc::clone(&built.rel),
+                        keys: built.keys.clone(),
+                        payload: built.payload.clone(),
+                    };
+                    found.push((wider, false));
+                }
+            }
+        }
+        found.retain(|(_, differs)| *differs);
+        found.into_iter().map(|(wider, _)| wider).collect()
+    }
+
+    /// Is it an index that is kept, of rows with columns?
+    fn may_be_wider(&self, built: &Built) -> bool {
+        let plain = built.order.is_none() && built.join.is_none() && built.reduced.is_none();
+        let kept = self
+            .input
+            .estimator
+            .kept_cost(&built.rel, &built.keys, None);
+        plain && !built.existence && kept.is_some()
+    }
+
+    /// The columns that an index over a side carries of which a join asks for `payload`.
+    pub(super) fn carried(&self, side: &Side<'_>, payload: Vec<usize>) -> Vec<usize> {
+        let wider = self.wider.iter();
+        let wider = wider.filter(|wider| payload.iter().all(|i| wider.payload.contains(i)));
+        match wider
+            .filter(|_| side.order.is_none())
+            .find(|wider| wider.is_of(side.rel, &side.keys))
+        {
+            Some(wider) => wider.payload.clone(),
+            None => payload,
+        }
     }
 
     /// The columns that a probe of `index` appends: its payload.

@@ -113,6 +113,10 @@ impl Lowerer<'_> {
             algorithm = instead;
         }
         let materialized = algorithm.materialized();
+        let payload = match materialized || set || reduced.is_some() {
+            true => payload,
+            false => self.carried(build, payload),
+        };
         let spec = BuildSpec {
             // At most one match, of which nothing is wanted.
             existence: set,

@@ -82,16 +82,13 @@ impl Lowering<'_> {
     /// The [`Reason`] why there is none, e.g. an expression that becomes too large for a kernel once projections are
     /// substituted into it.
     pub fn graph(&self, rel: &RelRef, schema: SchemaRef) -> Result<Graph, Reason> {
-        let mut lowerer = Lowerer {
-            input: self,
-            results: Vec::new(),
-            steps: Vec::new(),
-            shared: HashMap::new(),
-            builds: Vec::new(),
-            names: HashMap::new(),
-            exceeds_room: false,
-        };
-        let output = lowerer.root(rel)?;
+        let mut lowerer = Lowerer::new(self, Vec::new());
+        let mut output = lowerer.root(rel)?;
+        let wider = lowerer.wider_builds();
+        if !wider.is_empty() {
+            lowerer = Lowerer::new(self, wider);
+            output = lowerer.root(rel)?;
+        }
         let mut graph = Graph {
             scans: self.scans.to_vec(),
             results: lowerer.results,
@@ -120,6 +117,8 @@ struct Lowerer<'a> {
     shared: HashMap<*const Rel, (RelRef, ResultId)>,
     /// Indexes that are built already.
     builds: Vec<build::Built>,
+    /// What some of them carry beyond what a join asks for.
+    wider: Vec<build::Wider>,
     /// How often each name is in use.
     names: HashMap<String, usize>,
     /// The state of some join exceeds its share of device memory.
@@ -177,6 +176,21 @@ fn unused(column: &ResultColumn) -> Expr {
 
 fn read_by<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> Columns {
     exprs.into_iter().flat_map(columns).collect()
+}
+
+impl<'a> Lowerer<'a> {
+    fn new(input: &'a Lowering<'a>, wider: Vec<build::Wider>) -> Self {
+        Self {
+            input,
+            results: Vec::new(),
+            steps: Vec::new(),
+            shared: HashMap::new(),
+            builds: Vec::new(),
+            wider,
+            names: HashMap::new(),
+            exceeds_room: false,
+        }
+    }
 }
 
 impl Lowerer<'_> {

@@ -2,9 +2,10 @@
 //!
 //! In `X ⋈ γ(R; k)` on `k`, where the groups are not preserved, only groups whose key occurs in `X`
 //! matter. When some small filtered table bounds the keys of `X`, a semi join with it goes below the
-//! aggregation.
+//! aggregation. Where it has each key once and an index over all of `R` is kept, that is an inner join, whose
+//! order is free: the few keys ask the index, and `R` is not read.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use warpline_gpu::expr::Expr;
@@ -12,7 +13,7 @@ use warpline_gpu::expr::Expr;
 use crate::rel::expr::as_column;
 use crate::rel::walk::Memo;
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
-use crate::stats::Estimator;
+use crate::stats::{Estimator, Proof};
 
 /// Share of remaining groups at which the semi join pays.
 const PAYS: f64 = 0.5;
@@ -93,22 +94,51 @@ fn side<'a>(
             if wanted.data_type != key.data_type {
                 continue;
             }
-            let reduced = Rel::join(Join {
-                left: Arc::clone(&input),
-                right: Rel::select(Arc::clone(&source), &[column]),
-                kind: JoinKind::Semi,
-                on: vec![(
-                    key.clone(),
-                    Expr::column(0, wanted.data_type, wanted.nullable),
-                )],
-                residual: vec![],
-                null_equal: false,
-                build: None,
-            });
+            let reduced = with_keys_of(&input, &key, (&source, column), estimator);
             best = Some((share, with_group_input(groups, &reduced)));
         }
     }
     best.map_or_else(|| Arc::clone(groups), |(_, reduced)| reduced)
+}
+
+/// The rows of `input` whose `key` occurs in column `column` of `source`.
+fn with_keys_of(
+    input: &RelRef,
+    key: &Expr,
+    (source, column): (&RelRef, usize),
+    estimator: &Estimator<'_>,
+) -> RelRef {
+    let once = || estimator.unique(source, &BTreeSet::from([column]), Proof::Certain);
+    let kind = match has_kept_index(input, key, estimator) && once() {
+        true => JoinKind::Inner,
+        false => JoinKind::Semi,
+    };
+    let keys = Rel::select(Arc::clone(source), &[column]);
+    let wanted = keys.column(0);
+    let joined = Rel::join(Join {
+        left: Arc::clone(input),
+        right: keys,
+        kind,
+        on: vec![(key.clone(), wanted)],
+        residual: vec![],
+        null_equal: false,
+        build: None,
+    });
+    let columns: Vec<usize> = (0..input.columns.len()).collect();
+    Rel::select(joined, &columns)
+}
+
+/// Is an index over the table that `rel` is, by its column `key`, one that is kept?
+fn has_kept_index(rel: &RelRef, key: &Expr, estimator: &Estimator<'_>) -> bool {
+    match &rel.kind {
+        // The order of joins looks through them.
+        RelKind::Project { input, exprs } => as_column(key)
+            .and_then(|column| exprs.get(column))
+            .is_some_and(|key| has_kept_index(input, key, estimator)),
+        _ => estimator
+            .kept_cost(rel, std::slice::from_ref(key), None)
+            .is_some(),
+    }
 }
 
 /// The input of the aggregation that `rel` selects from, and the key that column `column` is there.

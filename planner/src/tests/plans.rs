@@ -337,6 +337,37 @@ async fn few_rows_ask_an_index_over_the_whole_table() {
 }
 
 #[tokio::test]
+async fn few_keys_of_groups_ask_an_index_over_the_whole_table() {
+    let sql = |part: &str| {
+        format!(
+            "SELECT sum(l_extendedprice) FROM lineitem, {part} AS p \
+             WHERE p_partkey = l_partkey AND p_brand = 'Brand#23' AND p_container = 'MED BOX' \
+             AND l_quantity < (SELECT 0.2 * avg(l_quantity) FROM lineitem WHERE l_partkey = p_partkey)"
+        )
+    };
+    let reduced = graph(&sql("part")).await;
+    step(
+        &reduced,
+        &["scan lineitem", "semi", "aggregate by l_partkey"],
+    );
+    let kept = graph_with(&sql("part"), IndexJoins::Auto).await;
+    step(&kept, &["pairs", "aggregate by", "avg(l_quantity)"]);
+    // One index serves both joins, and no other row of the large table is read.
+    step(
+        &kept,
+        &[
+            "scan lineitem",
+            "build (l_partkey) with (l_quantity, l_extendedprice)",
+        ],
+    );
+    assert_eq!(kept.matches("scan lineitem").count(), 1, "{kept}");
+    // Keys that may repeat would add up a row several times.
+    let repeated = "(SELECT p_size AS p_partkey, p_brand, p_container FROM part)";
+    let kept = graph_with(&sql(repeated), IndexJoins::Auto).await;
+    step(&kept, &["scan lineitem", "semi", "aggregate by l_partkey"]);
+}
+
+#[tokio::test]
 async fn few_probing_keys_reduce_a_large_build() {
     let graph = graph(
         "SELECT g_account, g_limit, g_balance, t_booked, t_amount FROM ledger, posting WHERE g_account = t_account",
