@@ -13,7 +13,7 @@ use super::materialize::{Algorithm, JoinRequest};
 use super::side::Side;
 use super::{Columns, Lowerer, OpenPipeline, keyed_build, read_by, unused};
 use crate::reason::Reason;
-use crate::rel::expr::{as_column, same, substitute, substitute_all};
+use crate::rel::expr::{all_same, as_column, same, substitute, substitute_all};
 use crate::rel::{Join, RelKind, RelRef};
 use crate::stats::Proof;
 
@@ -42,9 +42,7 @@ pub(super) struct Wider {
 
 impl Wider {
     fn is_of(&self, rel: &RelRef, keys: &[Expr]) -> bool {
-        Arc::ptr_eq(&self.rel, rel)
-            && self.keys.len() == keys.len()
-            && self.keys.iter().zip(keys).all(|(a, b)| same(a, b))
+        Arc::ptr_eq(&self.rel, rel) && all_same(&self.keys, keys)
     }
 }
 
@@ -181,8 +179,7 @@ impl Lowerer<'_> {
                 && b.payload == payload
                 && b.order.is_some() == order.is_some()
                 && b.order.iter().zip(order).all(|(a, b)| same(a, b))
-                && b.keys.len() == side.keys.len()
-                && b.keys.iter().zip(&side.keys).all(|(a, b)| same(a, b))
+                && all_same(&b.keys, &side.keys)
         });
         if let Some(built) = reusable {
             return Ok((built.id, built.unique));
@@ -246,11 +243,10 @@ impl Lowerer<'_> {
     pub(super) fn wider_builds(&self) -> Vec<Wider> {
         let mut found: Vec<(Wider, bool)> = Vec::new();
         for built in self.builds.iter().filter(|built| self.may_be_wider(built)) {
-            let same = found.iter_mut();
-            match same
-                .map(|(wider, differs)| (wider, differs))
-                .find(|(wider, _)| wider.is_of(&built.rel, &built.keys))
-            {
+            let known = found
+                .iter_mut()
+                .find(|(wider, _)| wider.is_of(&built.rel, &built.keys));
+            match known {
                 Some((wider, differs)) => {
                     *differs |= wider.payload != built.payload;
                     wider.payload.extend(&built.payload);
@@ -283,12 +279,9 @@ impl Lowerer<'_> {
 
     /// The columns that an index over a side carries of which a join asks for `payload`.
     pub(super) fn carried(&self, side: &Side<'_>, payload: Vec<usize>) -> Vec<usize> {
-        let wider = self.wider.iter();
-        let wider = wider.filter(|wider| payload.iter().all(|i| wider.payload.contains(i)));
-        match wider
-            .filter(|_| side.order.is_none())
-            .find(|wider| wider.is_of(side.rel, &side.keys))
-        {
+        let has_all = |wider: &&Wider| payload.iter().all(|i| wider.payload.contains(i));
+        let mut wider = self.wider.iter().filter(has_all);
+        match wider.find(|wider| side.order.is_none() && wider.is_of(side.rel, &side.keys)) {
             Some(wider) => wider.payload.clone(),
             None => payload,
         }

@@ -206,13 +206,16 @@ pub fn split(expr: Expr, conjuncts: &mut Vec<Expr>) {
     }
 }
 
+/// True when both are as many, and each computes the same as the other at its place.
+pub fn all_same(a: &[Expr], b: &[Expr]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+}
+
 /// True when both compute the same: same nodes, types and columns.
 pub fn same(a: &Expr, b: &Expr) -> bool {
     if a.data_type != b.data_type || a.nullable != b.nullable {
         return false;
     }
-    let both =
-        |a: &[Expr], b: &[Expr]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b));
     match (&a.node, &b.node) {
         (Node::Column(a), Node::Column(b)) => a == b,
         (Node::Literal(a), Node::Literal(b)) => a == b,
@@ -269,7 +272,7 @@ pub fn same(a: &Expr, b: &Expr) -> bool {
                 negated: other_negated,
             },
         ) => negated == other_negated && list == others && same(value, other),
-        (Node::Coalesce(a), Node::Coalesce(b)) => both(a, b),
+        (Node::Coalesce(a), Node::Coalesce(b)) => all_same(a, b),
         (
             Node::Math {
                 function,
@@ -279,7 +282,7 @@ pub fn same(a: &Expr, b: &Expr) -> bool {
                 function: other,
                 arguments: others,
             },
-        ) => function == other && both(arguments, others),
+        ) => function == other && all_same(arguments, others),
         (
             Node::DatePart { part, value },
             Node::DatePart {
@@ -307,7 +310,7 @@ pub fn same(a: &Expr, b: &Expr) -> bool {
                 inputs: others,
                 function: other_function,
             },
-        ) => function == other_function && both(inputs, others),
+        ) => function == other_function && all_same(inputs, others),
         _ => false,
     }
 }

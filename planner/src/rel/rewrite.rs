@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use warpline_gpu::pipeline::{Aggregate, AggregateCall};
 
-use super::expr::same;
+use super::expr::{all_same, same};
 use super::walk::bottom_up;
 use super::{Join, Rel, RelKind, RelRef, ScanTable};
 
@@ -119,7 +119,7 @@ fn equal(a: &Rel, b: &Rel) -> bool {
             | (RelKind::Scalar { .. }, RelKind::Scalar { .. }) => true,
             (RelKind::Filter { conjuncts: a, .. }, RelKind::Filter { conjuncts: b, .. })
             | (RelKind::Project { exprs: a, .. }, RelKind::Project { exprs: b, .. }) => {
-                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+                all_same(a, b)
             }
             (RelKind::Join(a), RelKind::Join(b)) => equal_joins(a, b),
             (RelKind::Aggregate { aggregate: a, .. }, RelKind::Aggregate { aggregate: b, .. }) => {
@@ -155,8 +155,7 @@ fn equal_joins(a: &Join, b: &Join) -> bool {
             .iter()
             .zip(&b.on)
             .all(|((al, ar), (bl, br))| same(al, bl) && same(ar, br))
-        && a.residual.len() == b.residual.len()
-        && a.residual.iter().zip(&b.residual).all(|(a, b)| same(a, b))
+        && all_same(&a.residual, &b.residual)
 }
 
 fn equal_aggregates(a: &Aggregate, b: &Aggregate) -> bool {
@@ -172,8 +171,7 @@ fn equal_aggregates(a: &Aggregate, b: &Aggregate) -> bool {
             && optional(&a.argument, &b.argument)
             && optional(&a.filter, &b.filter)
     };
-    a.keys.len() == b.keys.len()
-        && a.keys.iter().zip(&b.keys).all(|(a, b)| same(a, b))
+    all_same(&a.keys, &b.keys)
         && a.calls.len() == b.calls.len()
         && a.calls.iter().zip(&b.calls).all(|(a, b)| calls(a, b))
 }

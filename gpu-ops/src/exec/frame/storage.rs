@@ -477,7 +477,7 @@ impl Recycler {
         self.allocate(bytes, purpose)
     }
 
-    /// A buffer in host memory, unless that may not be or has no room.
+    /// A buffer in another device's memory, unless that may not be or has no room.
     fn on_peer(&mut self, bytes: usize, purpose: &str) -> Result<Option<DeviceBuffer>> {
         let buffer = room_in(self.peers.as_ref(), &self.stream, bytes, purpose)?;
         if buffer.is_some() {
@@ -486,6 +486,7 @@ impl Recycler {
         Ok(buffer)
     }
 
+    /// A buffer in host memory, likewise.
     fn on_host(&mut self, bytes: usize, purpose: &str) -> Result<Option<DeviceBuffer>> {
         let buffer = room_in(self.host.as_ref(), &self.stream, bytes, purpose)?;
         if buffer.is_some() {
