@@ -299,13 +299,16 @@ def load():
         f"median {times[len(times) // 2]:.3f} s, p99 {times[len(times) * 99 // 100]:.3f} s, {len(wrong)} wrong"
     )
     time.sleep(2)
-    print(f"memory of the server: {before} MiB before, {half} half way, {memory()} after")
+    after = memory()
+    print(f"memory of the server: {before} MiB before, {half} half way, {after} after")
     for line in page("/metrics").splitlines():
         if line.split(" ")[0] in ("warpline_queries_running", "warpline_queries_waiting", "warpline_connections_open"):
             print(line)
     for line in wrong[:5]:
         print("  ", line)
     assert not wrong
+    # What it keeps for later, and what its allocator holds back, is there by then.
+    assert after < half + max(half / 4, 256), "the server's memory grows"
 
 
 revenue = with_psycopg()

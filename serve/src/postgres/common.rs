@@ -7,6 +7,7 @@ use bytes::Bytes;
 use datafusion_postgres::pgwire::api::RandomPidSecretKeyGenerator;
 use parking_lot::Mutex;
 
+use super::catalog::PgCatalogs;
 use super::parser::Parser;
 use crate::client::Client;
 
@@ -14,6 +15,7 @@ use crate::client::Client;
 #[derive(Default)]
 pub(super) struct Common {
     pub(super) parser: Parser,
+    pub(super) catalogs: PgCatalogs,
     pub(super) keys: RandomPidSecretKeyGenerator,
     /// Clients by the key with which a cancel request names them.
     pub(super) cancel_keys: Mutex<HashMap<(i32, Bytes), Weak<Client>>>,

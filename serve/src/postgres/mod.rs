@@ -1,6 +1,7 @@
 //! The PostgreSQL protocol, over `pgwire`: a task for each connection, a session for each client.
 //!
 //! - [`startup`]: how clients log in
+//! - [`catalog`]: `pg_catalog` in each session
 //! - [`statement`]: from text to a statement with its plan, parameters and columns
 //! - [`messages`]: what clients send in simple and extended queries
 //! - [`session`]: a connection, and how statements run there
@@ -9,6 +10,7 @@
 //! - [`cursor`]: `DECLARE`, `FETCH`, `CLOSE`
 //! - [`copy`]: `COPY … TO STDOUT`
 
+mod catalog;
 mod command;
 mod common;
 mod copy;

@@ -10,8 +10,6 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use datafusion::prelude::SessionContext;
 use datafusion::scalar::ScalarValue;
-use datafusion_postgres::datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
-use datafusion_postgres::datafusion_pg_catalog::pg_catalog::setup_pg_catalog;
 use datafusion_postgres::pgwire::api::auth::{
     ServerParameterProvider, StartupHandler, finish_authentication, protocol_negotiation,
     save_startup_parameters_to_metadata,
@@ -24,6 +22,7 @@ use datafusion_postgres::pgwire::messages::startup::Authentication;
 use datafusion_postgres::pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 use futures::{Sink, SinkExt};
 
+use super::catalog::PgCatalogs;
 use super::command;
 use super::session::{Handler, Login};
 use crate::auth::User;
@@ -160,7 +159,7 @@ impl Handler {
             "PostgreSQL {POSTGRES_VERSION} ({})",
             self.server.engine.version()
         );
-        prepare(opened.context(), version).map_err(ServeError::from)?;
+        prepare(opened.context(), &self.common.catalogs, version).map_err(ServeError::from)?;
         command::apply_startup(&opened, client.metadata_mut()).await?;
         let (pid, key) = self.common.keys.generate(client);
         let cancel_key = (pid, key.to_bytes());
@@ -175,7 +174,11 @@ impl Handler {
 }
 
 /// Adds what PostgreSQL's clients ask of the catalog.
-fn prepare(context: &SessionContext, version: String) -> Result<(), DataFusionError> {
+fn prepare(
+    context: &SessionContext,
+    catalogs: &PgCatalogs,
+    version: String,
+) -> Result<(), DataFusionError> {
     let catalog = {
         let state = context.state_ref();
         let mut state = state.write();
@@ -183,7 +186,7 @@ fn prepare(context: &SessionContext, version: String) -> Result<(), DataFusionEr
         options.sql_parser.dialect = Dialect::PostgreSQL;
         options.catalog.default_catalog.clone()
     };
-    setup_pg_catalog(context, &catalog, EmptyContextProvider).map_err(|error| *error)?;
+    catalogs.add(context, &catalog)?;
     constant(context, "version", ScalarValue::from(version));
     // Pools of connections call it before they hand one out again.
     constant(context, "pg_advisory_unlock_all", ScalarValue::Utf8(None));

@@ -1,13 +1,14 @@
 //! Malformed packets, clients that go or do not read, too many of them, and a server that stops.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::{BufMut, BytesMut};
 use datafusion::arrow::datatypes::DataType;
+use datafusion::catalog::CatalogProviderList;
 use datafusion::error::Result;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
@@ -230,6 +231,8 @@ async fn many_clients_at_once_get_their_own_answers() {
 struct Busy {
     held: Arc<AtomicUsize>,
     let_go: Arc<AtomicBool>,
+    /// The catalogs of sessions that were opened.
+    opened: Arc<Mutex<Vec<Weak<dyn CatalogProviderList>>>>,
 }
 
 #[async_trait]
@@ -255,6 +258,8 @@ impl Engine for Busy {
             Arc::new(hold),
         );
         session.context().register_udf(function);
+        let catalogs = Arc::downgrade(session.context().state().catalog_list());
+        self.opened.lock().unwrap().push(catalogs);
         Ok(session)
     }
 
@@ -307,5 +312,41 @@ async fn queries_that_compute_without_a_pause_keep_nobody_from_being_heard() {
         assert_eq!(crate::client::shown(answer.rows), [["1000"]]);
     }
     drop(another);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_of_a_session_stays_when_its_client_is_gone() {
+    let data = Data::new();
+    let busy = Busy::default();
+    let opened = Arc::clone(&busy.opened);
+    let living = || {
+        let opened = opened.lock().unwrap();
+        let living = opened.iter().filter(|session| session.strong_count() > 0);
+        (living.count(), opened.len())
+    };
+    let server = Server::start(data.options(), Arc::new(busy)).await.unwrap();
+    let (kept, before) = living();
+    let statements = [
+        "SELECT relname FROM pg_catalog.pg_class",
+        "SELECT 1 / 0",
+        "CREATE TABLE mine AS SELECT * FROM numbers",
+        LONG,
+    ];
+    for sql in statements {
+        let mut client = Client::connect(server.postgres().unwrap()).await;
+        client.send(sql).await;
+        if sql != LONG {
+            // An error is an answer as well.
+            let _ = client.answer().await;
+        }
+        assert!(living().0 > kept, "{sql}");
+    }
+    assert_eq!(living().1, before + statements.len());
+    let begun = Instant::now();
+    while living().0 > kept {
+        assert!(begun.elapsed() < HANG, "{:?}", living());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     server.stop().await;
 }
