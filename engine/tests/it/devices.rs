@@ -521,6 +521,15 @@ fn the_memory_of_the_other_device_comes_before_the_hosts() {
                     assert_eq!(held.unwrap_or_default(), (0, 0), "{sql}");
                 }
             }
+            // Where tables have room and the rows of a join's sides have not, these are made stride by stride as well.
+            let setting = "SET warpline.device_memory = '2304KiB'";
+            session.query(setting).await.expect("a setting");
+            check(&session, joined, device).await;
+            let plan = explain(&session, &format!("ANALYZE {joined}")).await;
+            assert!(counter(&plan, "join_parts") > 1.0, "{plan}");
+            let [on_peers, spilled] =
+                ["bytes_on_peers", "bytes_spilled"].map(|name| counter(&plan, name));
+            assert_eq!(on_peers > 4.0 * spilled, reaches, "{plan}");
         }
     });
 }

@@ -11,7 +11,7 @@ use crate::exec::frame::run::{Cut, MOST_ATTEMPTS, Run};
 use crate::exec::frame::trees::{TreeMemory, blocks_of};
 use crate::exec::portions::each::{Turn, over_portions};
 use crate::exec::portions::strides::{Scan, Span, Stride};
-use crate::exec::prepare::kernel::PreparedKernel;
+use crate::exec::prepare::kernel::{PreparedKernel, PreparedSource};
 use crate::exec::prepare::shapes::Shape;
 use crate::graph::ResultId;
 use crate::tables::LoadProgress;
@@ -127,10 +127,23 @@ impl Run<'_> {
             .scan(kernel)
     }
 
-    /// The same, or all rows in one stride.
-    pub(in crate::exec) fn scan_or_whole<'k>(&self, kernel: &'k PreparedKernel) -> Scan<'k> {
-        let whole = || Scan::whole(self.frame.bound(kernel.source));
-        self.scan(kernel).unwrap_or_else(whole)
+    /// The strides in which a kernel goes over a table whose rows are too many for a side of a join, wherever its columns lie; `None`
+    /// where one is all.
+    pub(in crate::exec) fn side_strides<'k>(
+        &self,
+        kernel: &'k PreparedKernel,
+        into: ResultId,
+    ) -> Option<Scan<'k>> {
+        let in_place = || match kernel.source {
+            PreparedSource::Exactly(all) if kernel.goes_in_strides() => {
+                let least = kernel.stride_rows();
+                let rows = self.frame.side_stride_rows(into) / least * least;
+                Some(Scan::in_place(all, rows.max(least)))
+            }
+            _ => None,
+        };
+        let scan = self.scan(kernel).or_else(in_place)?;
+        (scan.count() > 1).then_some(scan)
     }
 
     /// The scan by which a kernel goes over `rows` rows: in strides where its columns, or the rows of the table, come so.
@@ -293,8 +306,11 @@ impl Run<'_> {
         into: ResultId,
         stride: &Stride,
     ) -> Result<()> {
-        self.launch_stride(kernel, stride)?;
-        self.check_filled(kernel, into)
+        self.schedule.piecewise = true;
+        let filled = self.launch_stride(kernel, stride);
+        let filled = filled.and_then(|()| self.check_filled(kernel, into));
+        self.schedule.piecewise = false;
+        filled
     }
 
     /// How many rows a launch made, for which there must have been room.

@@ -12,7 +12,7 @@ use crate::exec::frame::storage::{Recycler, Store};
 use crate::exec::frame::trees::TreeMemory;
 use crate::exec::join::sides::SplitSide;
 use crate::exec::portions::partitioned::{Partitioned, VECTOR};
-use crate::exec::portions::strides::Strides;
+use crate::exec::portions::strides::{STRIDE_BYTES, Strides};
 use crate::exec::prepare::covering::Covering;
 use crate::exec::prepare::hints::{Hint, sizes_by};
 use crate::exec::prepare::kernel::{PreparedSort, PreparedSource, PreparedStep};
@@ -310,6 +310,13 @@ impl<'a> Frame<'a> {
     pub(in crate::exec) fn piece_rows(&self, result: ResultId) -> u64 {
         let bytes = self.prepared.shapes[result].row_bytes().max(1) as u64;
         (self.part_room() / bytes).max(VECTOR) / VECTOR * VECTOR
+    }
+
+    /// Rows of a stride of a join's side whose columns are read where they lie: as many bytes as one of streamed columns brings, and
+    /// less where several chunks of them would take much of the room.
+    pub(in crate::exec) fn side_stride_rows(&self, result: ResultId) -> u64 {
+        let bytes = self.prepared.shapes[result].row_bytes().max(1) as u64;
+        (self.part_room() / 2).min(STRIDE_BYTES) / bytes
     }
 
     /// Are so many rows of a result more than a part may have, and can they be done in parts?

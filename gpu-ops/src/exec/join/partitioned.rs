@@ -13,8 +13,8 @@ use crate::device::{Event, Stream};
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
-use crate::exec::join::sides::room_for;
-use crate::exec::portions::chunks::{Chunk, Runs, rows_within};
+use crate::exec::join::sides::{SplitSide, room_for};
+use crate::exec::portions::chunks::{Runs, rows_within};
 use crate::exec::portions::each::{Turn, over_portions};
 use crate::exec::portions::loops::{Loop, reads_of};
 use crate::exec::portions::partitioned::Partitioned;
@@ -95,16 +95,15 @@ impl Run<'_> {
             return Err(GpuError::Internal("a join with no index".into()));
         };
         let lost = || GpuError::Internal("a split side was lost".into());
-        let build = self.frame.results[join.index]
+        let SplitSide { rows: build, kept } = self.frame.results[join.index]
             .split
             .take()
-            .ok_or_else(lost)?
-            .rows;
+            .ok_or_else(lost)?;
         let probe = match self.frame.results[into].split.take() {
             Some(split) => split.rows,
             None => {
-                let rows = self.split_rows(into, columns, join.matches.keys, build.bits)?;
-                Partitioned::of(build.bits, vec![Chunk::here(rows)])
+                let side = (&columns[..], join.matches.keys);
+                self.split_probing(into, side, (build.bits, kept))?
             }
         };
         self.mark("transform")?;
@@ -281,7 +280,7 @@ impl Run<'_> {
             // Rows that stay in their table have places there.
             && self.frame.prepared.borrowed[into].is_none()
             && self.split_bits(into, self.expected(kernel, into)).is_some()
-            && self.scan(kernel).is_some_and(|scan| scan.count() > 1)
+            && self.side_strides(kernel, into).is_some()
             && Loop::over(self.frame.prepared, self.schedule.step, &[into]).is_some()
     }
 
@@ -292,7 +291,9 @@ impl Run<'_> {
         into: ResultId,
     ) -> Result<()> {
         let plan = self.begin_loop(&[into])?;
-        let scan = self.scan_or_whole(kernel);
+        let Some(scan) = self.side_strides(kernel, into) else {
+            return Err(GpuError::Internal("probing rows in one stride".into()));
+        };
         self.over_strides(kernel, scan, |run, stride| {
             run.begin_stride(into, stride)?;
             run.fill_stride(kernel, into, stride)?;

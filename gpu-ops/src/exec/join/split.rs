@@ -3,16 +3,18 @@
 //! This is the first pass of the Triton join (Lutz et al., SIGMOD 2022): rows are partitioned by the lowest hash bits while
 //! they are read, stride by stride. Where the partitions lie until [`crate::exec::join::partitioned`] joins them is for [`crate::exec::join::spill`] to say.
 
+use std::ops::Range;
+
 use crate::codegen::{ControlWord, JoinKeys, Part};
 use crate::error::{GpuError, Result};
 use crate::exec::frame::arrange::{Arrangement, Order};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::join::sides::SplitSide;
-use crate::exec::portions::chunks::Chunk;
+use crate::exec::portions::chunks::{Chunk, moves_along};
 use crate::exec::portions::each::Turn;
 use crate::exec::portions::loops::Loop;
-use crate::exec::portions::partitioned::Partitioned;
+use crate::exec::portions::partitioned::{Partitioned, VECTOR};
 use crate::exec::portions::strategy::PortionOf;
 use crate::exec::portions::strides::Stride;
 use crate::exec::prepare::kernel::{PreparedKernel, PreparedStep};
@@ -114,15 +116,109 @@ impl Run<'_> {
         else {
             return Err(GpuError::Internal("a split of no side".into()));
         };
-        let chunk = self.split_rows(result, columns, *keys, bits)?;
-        // What is there already takes room.
-        let kept = self.kept_share(self.probing_bytes(result), 0, 1 << bits);
-        let rows = Partitioned::of(bits, vec![Chunk::here(chunk)]);
+        let probing = self.probing_bytes(result);
+        let (chunks, kept) = match self.in_pieces(result) {
+            Some(piece) => {
+                let rows = self.frame.results[result].rows;
+                let both = self.frame.bytes_of(result, rows) + probing;
+                let chunk = self.frame.bytes_of(result, piece);
+                let kept = self.kept_share(both, chunk, 1 << bits);
+                let chunks = self.split_pieces(result, (columns, *keys), (bits, kept), piece)?;
+                (chunks, kept)
+            }
+            None => {
+                let chunk = self.split_rows(result, columns, *keys, bits)?;
+                // What is there already takes room.
+                let kept = self.kept_share(probing, 0, 1 << bits);
+                (vec![Chunk::here(chunk)], kept)
+            }
+        };
+        let rows = Partitioned::of(bits, chunks);
         self.frame.results[result].split = Some(SplitSide { rows, kept });
         for _ in 0..1 << bits {
             self.count_portion(PortionOf::Input);
         }
         Ok(())
+    }
+
+    /// Rows of a piece of a side that lies in a table and is too large to be partitioned at once; `None` for any other.
+    fn in_pieces(&self, result: ResultId) -> Option<u64> {
+        let in_table = self.frame.zero_copy(result)?;
+        let piece = self.frame.side_stride_rows(result) / VECTOR * VECTOR;
+        let bytes = self.frame.bytes_of(result, in_table.rows);
+        (bytes > self.side_room()).then_some(piece.max(VECTOR))
+    }
+
+    /// Partition the rows of the probing side of a split index.
+    pub(in crate::exec) fn split_probing(
+        &mut self,
+        result: ResultId,
+        (columns, keys): (&[ColumnShape], JoinKeys),
+        (bits, kept): (u32, f64),
+    ) -> Result<Partitioned> {
+        let chunks = match self.in_pieces(result) {
+            Some(piece) => self.split_pieces(result, (columns, keys), (bits, kept), piece)?,
+            None => vec![Chunk::here(self.split_rows(result, columns, keys, bits)?)],
+        };
+        Ok(Partitioned::of(bits, chunks))
+    }
+
+    /// Partition the rows of a side that lies in a table piece by piece, of `piece` rows each; the share `kept` of the chunks stays on
+    /// the device.
+    fn split_pieces(
+        &mut self,
+        result: ResultId,
+        side: (&[ColumnShape], JoinKeys),
+        (bits, kept): (u32, f64),
+        piece: u64,
+    ) -> Result<Vec<Chunk>> {
+        let table = self.frame.results[result].store.take();
+        let table =
+            table.ok_or_else(|| GpuError::Internal("a side of a join without rows".into()))?;
+        let (all, capacity) = {
+            let state = &self.frame.results[result];
+            (state.rows, state.sizes.capacity)
+        };
+        let mut spill = self.begin_spill(kept)?;
+        let mut chunks = Vec::new();
+        let mut begin = 0;
+        while begin < all {
+            let rows = piece.min(all - begin);
+            self.frame.results[result].store = Some(table.clone());
+            let store = self.load_side(result, side, begin..begin + rows)?;
+            let state = &mut self.frame.results[result];
+            state.store = Some(store);
+            state.rows = rows;
+            state.sizes.capacity = rows;
+            let (control, stream) = (&self.frame.control, self.frame.stream);
+            control.set(stream, result, ControlWord::Count, rows)?;
+            let made = self.split_rows(result, side.0, side.1, bits)?;
+            chunks.push(self.put_away(result, side, made, rows, &mut spill)?);
+            begin += rows;
+        }
+        self.end_spill(spill)?;
+        table.release(&mut self.frame.recycler);
+        let state = &mut self.frame.results[result];
+        (state.rows, state.sizes.capacity) = (all, capacity);
+        let (control, stream) = (&self.frame.control, self.frame.stream);
+        control.set(stream, result, ControlWord::Count, all)?;
+        Ok(chunks)
+    }
+
+    /// Copy keys and columns of some rows of a side to memory of their own on the device.
+    fn load_side(
+        &mut self,
+        result: ResultId,
+        (columns, keys): (&[ColumnShape], JoinKeys),
+        rows: Range<u64>,
+    ) -> Result<Store> {
+        let parts = side_parts(columns, keys, 0, rows.end - rows.start).into_iter();
+        let parts = parts.filter(|size| moves_along(size.part)).collect();
+        let name = self.frame.name(result);
+        let mut store = Store::default();
+        store.extend_on_device(parts, &mut self.frame.recycler, name)?;
+        self.copy_piece(result, rows, &store)?;
+        Ok(store)
     }
 
     /// Partition the rows of a side by their lowest hash bits, columns and all.
@@ -165,7 +261,7 @@ impl Run<'_> {
     ) -> Option<u32> {
         let scanned = kernel.tree.is_none()
             && self.frame.prepared.borrowed[into].is_none()
-            && self.scan(kernel).is_some_and(|scan| scan.count() > 1);
+            && self.side_strides(kernel, into).is_some();
         match &self.frame.prepared.shapes[into] {
             _ if !scanned => None,
             Shape::Matches(_, Some(join)) => {
@@ -193,7 +289,9 @@ impl Run<'_> {
             _ => return Err(GpuError::Internal("a split of no side".into())),
         };
         let keys = keys.ok_or_else(|| GpuError::Internal("a side without keys".into()))?;
-        let scan = self.scan_or_whole(kernel);
+        let Some(scan) = self.side_strides(kernel, into) else {
+            return Err(GpuError::Internal("a side in one stride".into()));
+        };
         let kept = match &prepared.shapes[into] {
             Shape::Matches(_, Some(join)) => self.frame.results[join.index]
                 .split

@@ -66,10 +66,7 @@ impl Run<'_> {
             run.frame.make(into)?;
             let (control, stream) = (&run.frame.control, run.frame.stream);
             control.set(stream, into, ControlWord::Count, 0)?;
-            run.schedule.piecewise = true;
-            let filled = run.fill_stride(kernel, into, stride);
-            run.schedule.piecewise = false;
-            filled?;
+            run.fill_stride(kernel, into, stride)?;
             let filled = run.frame.results[into].store.take();
             let filled = filled.ok_or_else(|| GpuError::Internal("a piece without rows".into()))?;
             each(run, filled)?;
@@ -85,21 +82,37 @@ impl Run<'_> {
     ) -> Result<Store> {
         let count = rows.end - rows.start;
         let store = self.frame.room_for_rows(result, count)?;
+        self.copy_piece(result, rows, &store)?;
+        Ok(store)
+    }
+
+    /// Copy some rows of a result to `store`, which has room for as many in each of its parts.
+    pub(in crate::exec) fn copy_piece(
+        &mut self,
+        result: ResultId,
+        rows: Range<u64>,
+        store: &Store,
+    ) -> Result<()> {
+        let count = rows.end - rows.start;
         let device = self.frame.runtime.device();
-        for size in store.parts().collect::<Vec<_>>() {
+        for size in store.parts() {
             let unit = size.unit as u64;
+            if size.rows < count {
+                let part = size.part;
+                return Err(GpuError::Internal(format!("a piece with less of {part:?}")));
+            }
             let from = self.frame.address(result, size.part)?;
             let from = from.offset(rows.start * unit);
             let Some(to) = store.address(size.part) else {
                 return Err(lost(size.part));
             };
             // SAFETY: the result has the rows, in its own memory or in a table that the caller of the run holds; the piece
-            // has room for them.
+            // has room for them, as was seen.
             unsafe {
                 device.copy_on_device(self.frame.stream, from, to, (count * unit) as usize)?;
             }
         }
-        Ok(store)
+        Ok(())
     }
 
     /// Partition the `rows` rows of a piece and keep the partitions.

@@ -18,7 +18,7 @@ use crate::tables::LoadProgress;
 /// Strides on the device at a time, where memory is plenty: one is read, one has come, one is on its way.
 const SLOTS: u64 = 3;
 /// Bytes of a stride, where memory is plenty: enough for a copy to reach the bandwidth of the link, …
-const STRIDE_BYTES: u64 = 64 << 20;
+pub(in crate::exec) const STRIDE_BYTES: u64 = 64 << 20;
 /// … and in scans of this many strides and more up to twice as many, so that their partitions, which are copied one by one,
 /// are not small.
 const MANY_STRIDES: u64 = 16;
