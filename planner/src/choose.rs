@@ -322,6 +322,8 @@ fn workload(profile: &GroupProfile, on: On<'_>) -> GroupWorkload {
         telling: profile.telling,
         hashed: !matches!(global(profile, on).placement, GroupPlacement::GlobalDense),
         hot: profile.hot,
+        beside: profile.text_bytes as f64 * profile.rows as f64
+            / profile.arriving.clamp(1, profile.rows.max(1)) as f64,
         in_place: profile.in_place,
         payload: profile.payload.clone(),
         skew: profile.collisions.map_or(0.0, |collisions| {

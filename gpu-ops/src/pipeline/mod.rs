@@ -236,6 +236,8 @@ pub struct GroupProfile {
     pub tests: u32,
     /// Of those, cells that only tell whether a group has rows: where keys tell they are left out.
     pub telling: u32,
+    /// Bytes of the strings that filters read of each row of the table: they take the place of states in the cache.
+    pub text_bytes: u64,
     /// The rows are those of a bare scan: what is a column already need not be written down.
     pub in_place: bool,
     /// Some call takes each value once.

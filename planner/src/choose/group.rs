@@ -71,6 +71,8 @@ pub struct GroupWorkload {
     pub hashed: bool,
     /// Some keys are so frequent that a table in shared memory precedes the one in device memory.
     pub hot: bool,
+    /// Bytes that are read beside keys and aggregated columns for each row that reaches the aggregation.
+    pub beside: f64,
     /// The rows are materialised already, except keys that are not packed there.
     pub in_place: bool,
     /// Width of each aggregated column.

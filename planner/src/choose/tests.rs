@@ -35,6 +35,7 @@ fn profile(domain: Option<u64>) -> GroupProfile {
         words: 2,
         tests: 1,
         telling: 0,
+        text_bytes: 0,
         in_place: false,
         distinct: false,
         clustered: false,

@@ -64,6 +64,7 @@ pub(in crate::codegen) fn aggregate_sink(
         words: dense.accumulators.iter().map(Accumulator::words).sum(),
         tests: tests(&dense),
         telling: tests(&dense).saturating_sub(tests(&aggregates.finished(Existence::Known))),
+        text_bytes: rows.text_bytes,
         in_place: rows.in_place,
         distinct: !sets.words.is_empty(),
         clustered: key_column(emitter, aggregate).is_some_and(clustered),
@@ -156,6 +157,8 @@ pub(in crate::codegen) fn aggregate_sink(
 pub(in crate::codegen) struct SinkRows {
     /// They are those of a bare scan.
     pub(in crate::codegen) in_place: bool,
+    /// Bytes of the strings that filters have read of each row of the table.
+    pub(in crate::codegen) text_bytes: u64,
     /// They come in the order of a table, each once, and nothing else is added to the groups.
     pub(in crate::codegen) in_one_pass: bool,
 }

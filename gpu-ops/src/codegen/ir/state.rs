@@ -47,8 +47,8 @@ pub(in crate::codegen) struct KernelState {
     pub(in crate::codegen) variables: usize,
     /// True once a statement may record a fault.
     pub(in crate::codegen) faults: bool,
-    /// True once a statement walks the bytes of a string.
-    pub(in crate::codegen) text: bool,
+    /// Strings whose bytes some statement reads.
+    pub(in crate::codegen) texts: usize,
     /// Some: the statements at hand are for rows of a tile, before which a block may search strings; what it is to search.
     pub(in crate::codegen) searches: Option<Vec<BlockSearch>>,
     /// Searches so far, those of earlier statements included.

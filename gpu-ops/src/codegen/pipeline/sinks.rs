@@ -19,7 +19,7 @@ use crate::codegen::value::scalar::Emitter;
 use crate::column::Encoding;
 use crate::error::Result;
 use crate::expr::Expr;
-use crate::graph::{Graph, Pipeline, ResultId, Sink, Source, Step};
+use crate::graph::{Graph, Pipeline, ResultId, Sink, Source, Stage, Step};
 use crate::pipeline::AggregateCall;
 
 /// Threads of a block of a tree-shaped kernel: four warps, as in the paper.
@@ -102,6 +102,7 @@ pub(in crate::codegen) fn pipeline(
             let rows = SinkRows {
                 in_place: zero_copy::bare_scan(begun.source_rows, steps.len())
                     .is_some_and(|_| zero_copy::lends(scope)),
+                text_bytes: filtered_text(pipeline, scope),
                 in_one_pass: !tree && in_one_pass(context.graph, pipeline, *into),
             };
             let sink = aggregate_sink(
@@ -116,6 +117,10 @@ pub(in crate::codegen) fn pipeline(
             sink_lines = std::mem::take(&mut emitter.lines);
             if !tree {
                 block_threads = sizes::block_threads(&sink, context.device);
+            }
+            if begun.state.searched > 0 && block_threads > BLOCK_THREADS {
+                // What a search has of a tile is of so many rows at most.
+                begun.thread_rows = 1;
             }
             sink_columns = columns_of(
                 aggregate
@@ -198,4 +203,25 @@ pub(in crate::codegen) fn emit_all(
     columns: &[Expr],
 ) -> Result<Vec<Value>> {
     columns.iter().map(|column| emitter.emit(column)).collect()
+}
+
+/// Bytes of the strings that the filters of a pipeline read of each row of its table, with where they begin.
+fn filtered_text(pipeline: &Pipeline, scope: &[ScopeColumn]) -> u64 {
+    /// Bytes of an offset.
+    const OFFSET: u64 = 8;
+    let filters = pipeline.stages.iter().filter_map(|stage| match stage {
+        Stage::Filter(conjuncts) => Some(conjuncts),
+        _ => None,
+    });
+    let mut read = columns_of(filters.flatten());
+    read.sort_unstable();
+    read.dedup();
+    let bytes = |index: usize| match &scope.get(index)?.shape {
+        Shape::Resident(column) if matches!(column.encoding, Encoding::Bytes { .. }) => {
+            let each = column.data.len() as u64 / (column.rows as u64).max(1);
+            Some(each + OFFSET)
+        }
+        _ => None,
+    };
+    read.into_iter().filter_map(bytes).sum()
 }

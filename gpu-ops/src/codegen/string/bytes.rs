@@ -60,7 +60,7 @@ impl Emitter<'_> {
     /// The string in row `row` (a value with [`Meaning::Row`]) of `column`, which lies as bytes; empty where the
     /// row at hand is not `alive`.
     pub(in crate::codegen) fn text_of_row(&mut self, row: &Value, column: &Arc<Column>) -> TextRef {
-        self.state.text = true;
+        self.state.texts += 1;
         // Strings of the row at hand come with its stride where the column is not on the device.
         let own = self.state.own_rows.get(&row.text).copied();
         let (data, offsets) = match own.filter(|_| column.is_in_host_memory()) {
