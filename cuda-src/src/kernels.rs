@@ -70,6 +70,22 @@ kernel_args! {
         pub most: u64,
     }
 
+    /// Arguments of `count_groups` (`group_count.cu`).
+    pub struct CountGroupsArgs {
+        /// The first slot's key, or the word that tells whether it is taken.
+        pub words: DevicePtr as "const u8*",
+        /// Bytes from slot to slot.
+        pub stride: u64,
+        /// Slots.
+        pub slots: u64,
+        /// What is added to.
+        pub count: DevicePtr as "u64*",
+        /// Bytes of a word: 4 or 8.
+        pub width: u32,
+        /// Unused.
+        pub padding: u32,
+    }
+
     /// Arguments of `number_groups` (`group_number.cu`).
     pub struct NumberGroupsArgs {
         /// The packed key of every row.
@@ -402,6 +418,15 @@ pub fn hash_index(key_words: usize) -> String {
 /// Past this many probes a hash table of groups or of DISTINCT values counts as too full and is made larger.
 pub const GROUP_PROBES: u32 = 128;
 
+/// Complete source of the module with `count_groups`.
+pub fn group_count() -> String {
+    format!(
+        "#include \"simt.cuh\"\n{}{}",
+        CountGroupsArgs::CUDA,
+        include_str!("../cuda/group_count.cu")
+    )
+}
+
 /// Complete source of the module that numbers the groups of keys of `key_bytes` bytes (4, 8 or 16).
 pub fn group_number(key_bytes: u32) -> String {
     format!(
@@ -621,6 +646,7 @@ pub fn all() -> Vec<(&'static str, String)> {
             "extremes_f64",
             window_extremes(RunningValue::F64, RunningCombine::Min),
         ),
+        ("group_count", group_count()),
         ("group_number_4", group_number(4)),
         ("group_number_8", group_number(8)),
         ("group_number_16", group_number(16)),

@@ -54,7 +54,7 @@ pub fn decode(
         .and_then(|bytes| codes.get(..bytes))
         .ok_or_else(|| short(codes.len(), rows))?;
     match width {
-        1 => decode_with(data_type, encoding, rows, nulls, |i| codes[i].into()),
+        1 => decode_words(data_type, encoding, nulls, codes, |[code]| code.into()),
         2 => decode_words(data_type, encoding, nulls, codes, |w| {
             u16::from_le_bytes(w).into()
         }),
@@ -95,7 +95,8 @@ pub fn decode_codes(
             "a key of 128 bits as 64-bit codes".into(),
         ));
     }
-    decode_with(data_type, encoding, codes.len(), nulls, |i| codes[i].into())
+    let codes = codes.iter().map(|code| i128::from(*code));
+    decode_with(data_type, encoding, nulls, codes)
 }
 
 /// Decode strings that lie as bytes: `offsets` has a position in `data` for the begin of each, and one for the end of the
@@ -106,7 +107,7 @@ pub fn decode_codes(
 pub fn decode_bytes(
     data_type: &DataType,
     offsets: &[u64],
-    data: Vec<u8>,
+    data: Buffer,
     validity: Option<&[u8]>,
 ) -> Result<ArrayRef> {
     let rows = offsets.len().saturating_sub(1);
@@ -123,7 +124,7 @@ pub fn decode_bytes(
         offsets => offsets.iter().map(|end| *end as i64).collect(),
     };
     // Checks the bytes of all strings at once; the cast to the logical type checks its own limits.
-    let array = LargeStringArray::try_new(OffsetBuffer::new(offsets), data.into(), nulls)
+    let array = LargeStringArray::try_new(OffsetBuffer::new(offsets), data, nulls)
         .map_err(|error| GpuError::Internal(format!("a string column: {error}")))?;
     finish(Arc::new(array), data_type)
 }
@@ -145,7 +146,7 @@ impl Column {
                 let offsets = offsets.download_values::<u64>(stream, 0, self.rows + 1)?;
                 let total = offsets.last().copied().unwrap_or(0) as usize;
                 let data = self.data.download_values::<u8>(stream, 0, total)?;
-                return decode_bytes(&self.data_type, &offsets, data, validity);
+                return decode_bytes(&self.data_type, &offsets, data.into(), validity);
             }
             Encoding::Bits => bits,
             Encoding::Integer { width, .. }
@@ -180,19 +181,19 @@ fn decode_words<const W: usize>(
     widen: impl Fn([u8; W]) -> i128,
 ) -> Result<ArrayRef> {
     let (words, _) = codes.as_chunks::<W>();
-    decode_with(data_type, encoding, words.len(), nulls, |i| widen(words[i]))
+    let codes = words.iter().map(|word| widen(*word));
+    decode_with(data_type, encoding, nulls, codes)
 }
 
-/// Decode `rows` codes given by `code`, zero-extended (sign-extended for 16 bytes).
+/// Decode codes, zero-extended (sign-extended for 16 bytes). Loops over them have no branch, so that they become vector instructions.
 fn decode_with(
     data_type: &DataType,
     encoding: &Encoding,
-    rows: usize,
     nulls: Option<NullBuffer>,
-    code: impl Fn(usize) -> i128,
+    codes: impl ExactSizeIterator<Item = i128> + Clone,
 ) -> Result<ArrayRef> {
+    let rows = codes.len();
     let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
-    let codes = (0..rows).map(code);
     let stored = value_type(data_type);
     let buffer = match (encoding, physical(data_type)?) {
         (Encoding::Bits, Physical::Bits) => {
@@ -240,22 +241,33 @@ fn decode_with(
 fn decode_dictionary(
     data_type: &DataType,
     dictionary: &Dictionary,
-    codes: impl Iterator<Item = u64>,
+    codes: impl ExactSizeIterator<Item = u64> + Clone,
     nulls: Option<NullBuffer>,
 ) -> Result<ArrayRef> {
-    let mut keys = Vec::with_capacity(codes.size_hint().0);
-    for (row, code) in codes.enumerate() {
-        let null = nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
-        if !null && code >= dictionary.len() as u64 {
-            return Err(GpuError::Internal(format!(
-                "code {code} in a dictionary of {} strings",
-                dictionary.len()
-            )));
+    let rows = codes.len();
+    let (largest, keys): (u64, Vec<u32>) = match &nulls {
+        None => (
+            codes.clone().fold(0, u64::max),
+            codes.map(|code| code as u32).collect(),
+        ),
+        Some(nulls) => {
+            let codes = codes.zip(nulls);
+            let codes = codes.map(|(code, known)| if known { code } else { 0 });
+            (
+                codes.clone().fold(0, u64::max),
+                codes.map(|code| code as u32).collect(),
+            )
         }
-        keys.push(if null { 0 } else { code as u32 });
+    };
+    let known = rows - nulls.as_ref().map_or(0, NullBuffer::null_count);
+    if known > 0 && largest >= dictionary.len() as u64 {
+        return Err(GpuError::Internal(format!(
+            "code {largest} in a dictionary of {} strings",
+            dictionary.len()
+        )));
     }
     if dictionary.is_empty() {
-        return Ok(new_null_array(data_type, keys.len()));
+        return Ok(new_null_array(data_type, rows));
     }
     let keys = UInt32Array::new(keys.into(), nulls);
     if let DataType::Dictionary(key_type, _) = data_type {

@@ -110,8 +110,13 @@ impl Graph {
             Source::Rows(id) => format!("rows {}", name(id)),
             Source::Groups(id) => format!("groups {}", name(id)),
             Source::Pairs(id) => format!("pairs {}", name(id)),
-            Source::Entries(id, true) => format!("matched {}", name(id)),
-            Source::Entries(id, false) => format!("unmatched {}", name(id)),
+            Source::Entries(id, marked) => {
+                let sets = marked.iter().map(|marked| match marked {
+                    true => "matched ",
+                    false => "unmatched ",
+                });
+                sets.collect::<String>() + name(id)
+            }
             Source::Picked { of, by } => {
                 format!("{} picked by {}", self.describe_source(of), name(by))
             }
@@ -136,13 +141,16 @@ impl Graph {
         if let Some(band) = &probe.band {
             text += &describe_band(band, scope);
         }
+        let mut both = scope.to_vec();
+        both.extend(fields(self.results[probe.index].kind.columns()));
         if !probe.residual.is_empty() {
-            let mut both = scope.to_vec();
-            both.extend(fields(self.results[probe.index].kind.columns()));
             text += &format!(" if ({})", list(&probe.residual, &both));
         }
-        if probe.mark_entries {
-            text += " marking";
+        for (set, conditions) in probe.marks.iter().enumerate() {
+            text += if set == 0 { " marking" } else { ", again" };
+            if !conditions.is_empty() {
+                text += &format!(" if ({})", list(conditions, &both));
+            }
         }
         text
     }
@@ -216,7 +224,7 @@ fn describe_build(build: &Build, scope: &[FieldRef]) -> String {
     if build.null_equal {
         text += " null equal";
     }
-    if build.track_matches {
+    if build.mark_sets > 0 {
         text += " tracking";
     }
     if let Some(join) = &build.join {

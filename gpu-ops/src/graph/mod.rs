@@ -171,9 +171,9 @@ pub enum Source {
     /// Every pair of a `Matches` result; scope: its columns, then the payload of the index that was
     /// probed (none for `Semi` and `Anti`). Rows of an outer probe without a match come once, with a payload of NULLs.
     Pairs(ResultId),
-    /// Entries of an index built with `track_matches` that some probe marked (`true`) or none did (`false`);
-    /// scope: the payload.
-    Entries(ResultId, bool),
+    /// Entries of an index that some probe marked (`true`) or none did (`false`), in each of its first sets of marks; scope: the
+    /// payload.
+    Entries(ResultId, Vec<bool>),
     /// Rows of another source, a scan or groups, that were left out of a narrow result so far: those whose numbers
     /// ([`crate::expr::Node::RowNumber`]) are the first column of `by`, a `Sorted` result, in its order. Stages drop none of them.
     /// Scope: that of the other source.
@@ -198,8 +198,8 @@ pub enum Stage {
     /// a residual condition, whose rows without a match go on once. Makes the pipeline tree-shaped.
     Expand(Probe),
     /// Mark the index entry of each pair ([`Source::Pairs`] of an `Inner` or `Left` probe) that came so far, for
-    /// [`Source::Entries`]: conditions on pairs have been tested before. The index is the one that was probed, built with
-    /// `track_matches`.
+    /// [`Source::Entries`]: conditions on pairs have been tested before. The index is the one that was probed, and has a set of
+    /// marks.
     Mark(ResultId),
     /// Append the columns of a `Rows` result of at most one row (NULLs when it has none). More rows
     /// fail the query as DataFusion does for a scalar subquery.
@@ -220,8 +220,10 @@ pub struct Probe {
     /// A match counts only when all of these are true; over the scope followed by the payload.
     /// With `Inner` and `Left` in a stage the index must be unique.
     pub residual: Vec<Expr>,
-    /// Mark the index entries that match (see [`Source::Entries`]).
-    pub mark_entries: bool,
+    /// Sets of marks on the index entries that match (see [`Source::Entries`]): an entry gets a mark in each set all of whose
+    /// conditions, over the scope followed by the payload, are true; none mark always. With a [`Sink::Matches`] there is one set at
+    /// most, without conditions.
+    pub marks: Vec<Vec<Expr>>,
 }
 
 /// What the matches of a probe mean.
@@ -299,10 +301,10 @@ pub struct Build {
     /// No two entries have equal keys. An assumption: a duplicate ends the run with
     /// [`crate::GpuError::DuplicateKeys`], and the planner plans again knowing it.
     pub unique: bool,
-    /// Rows with a NULL key match NULL keys (otherwise they match nothing, and are entered only for `track_matches`).
+    /// Rows with a NULL key match NULL keys (otherwise they match nothing, and are entered only where entries have marks).
     pub null_equal: bool,
-    /// Keep a mark an entry, for [`Source::Entries`].
-    pub track_matches: bool,
+    /// Sets of marks that entries have, for [`Source::Entries`].
+    pub mark_sets: usize,
     /// No probe needs the payload or the number of entries of a key: a set is enough.
     pub existence: bool,
     /// Rather than looking keys up, join both sides in memory; every probe is then a [`Sink::Matches`]. Keys

@@ -1,6 +1,6 @@
 //! Group numbers: dense codes for the keys of rows.
 
-use warpline_cuda::kernels::{self, GROUP_PROBES, NumberGroupsArgs};
+use warpline_cuda::kernels::{self, CountGroupsArgs, GROUP_PROBES, NumberGroupsArgs};
 
 use super::partition::Keys;
 use super::{BLOCK, RowCount, check_numbered, fill, grid, launch};
@@ -27,6 +27,49 @@ pub struct GroupNumbers {
     pub count: DevicePtr,
     /// Set to 1 when a key found no slot (`u64*`): number again with more slots.
     pub overflow: DevicePtr,
+}
+
+/// What tells whether the slots of a hash table of groups are taken.
+#[derive(Debug, Clone, Copy)]
+pub struct TakenWords {
+    /// The first slot's: not 0 where the slot is taken.
+    pub words: DevicePtr,
+    /// Bytes from one to the next.
+    pub stride: u64,
+    /// Bytes of one: 4 or 8.
+    pub width: u32,
+}
+
+/// Add the number of slots that are taken to `*count` (`u64*`). Costs: see `group_count.cu`.
+///
+/// # Errors
+/// [`crate::GpuError::Device`] from the driver.
+///
+/// # Safety
+/// There are `slots` slots.
+pub unsafe fn count_groups(
+    runtime: &Runtime,
+    stream: &Stream,
+    taken: TakenWords,
+    slots: u64,
+    count: DevicePtr,
+) -> Result<()> {
+    let args = CountGroupsArgs {
+        words: taken.words,
+        stride: taken.stride,
+        slots,
+        count,
+        width: taken.width,
+        padding: 0,
+    };
+    let kernel = runtime.builtin("count_groups", 0, kernels::group_count)?;
+    let config = LaunchConfig {
+        grid: grid(runtime, slots, u64::from(BLOCK)),
+        block: BLOCK,
+        shared_bytes: 0,
+    };
+    // SAFETY: the caller vouches.
+    unsafe { launch(runtime, stream, &kernel, config, &args) }
 }
 
 /// Give every row the number of its group: equal keys get equal numbers, from 0 on without gaps, in no order.

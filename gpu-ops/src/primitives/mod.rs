@@ -28,7 +28,7 @@ pub use arrow::{CodesToWiden, pack_flags, widen_codes};
 pub use columns::{
     KeyDigits, compile_gather, compile_run_lengths, gather, histogram, run_lengths, scatter,
 };
-pub use groups::{GroupNumbers, compile_group_numbers, number_groups};
+pub use groups::{GroupNumbers, TakenWords, compile_group_numbers, count_groups, number_groups};
 pub use index::{
     HashTable, KeyedRows, RankedRanges, WordKeys, build_dense_ranges, build_ranges,
     build_ranked_ranges, build_sorted, insert_set, insert_unique, rank_words, slots_for,
@@ -50,7 +50,7 @@ pub use runs::{ByteRun, copy_runs};
 pub use scan::exclusive_sum;
 pub use sort::{RangeKeys, finds_first, number_ranges, sort_first_rows, sort_rows};
 pub(crate) use string_order::{sort_strings, string_sort_bits};
-pub use strings::{StringRows, gather_strings};
+pub use strings::{StringRows, copy_strings, gather_strings, string_offsets};
 pub(crate) use warpline_cuda::kernels::MOST_SORT_WORDS;
 pub use window::{
     Frames, RunningCombine, RunningValue, WindowNumbers, compile_extremes, compile_running,

@@ -28,6 +28,96 @@ pub struct StringRows {
     pub rows: RowCount,
 }
 
+impl StringRows {
+    fn args(&self) -> Result<GatherStringsArgs> {
+        if self.id_width != 4 && self.id_width != 8 {
+            return Err(GpuError::Internal(format!(
+                "row numbers of {} bytes",
+                self.id_width
+            )));
+        }
+        Ok(GatherStringsArgs {
+            offsets: self.offsets,
+            data: self.data,
+            ids: self.row_ids,
+            valid: self.valid.unwrap_or(DevicePtr::NULL),
+            lengths: DevicePtr::NULL,
+            out_offsets: DevicePtr::NULL,
+            out: DevicePtr::NULL,
+            count: self.rows.count(),
+            most: self.rows.most(),
+            id_width: u32::from(self.id_width),
+            lanes_log2: 0,
+        })
+    }
+}
+
+fn config(runtime: &Runtime, items: u64) -> LaunchConfig {
+    LaunchConfig {
+        grid: grid(runtime, items, u64::from(BLOCK)),
+        block: BLOCK,
+        shared_bytes: 0,
+    }
+}
+
+/// Where each of the chosen strings begins when they lie one after the other, and the end of the last: `rows.most() + 1` words at
+/// `into`. Beyond a number of rows that only the device knows, strings are empty.
+///
+/// # Errors
+/// [`GpuError::Internal`] for another `id_width`, [`GpuError::OutOfDeviceMemory`], [`GpuError::Device`].
+///
+/// # Safety
+/// The column is live and every row number is one of its rows; strings are shorter than 2^32 bytes; `row_ids` and `valid` have
+/// `rows.most()` elements, `into` one more.
+pub unsafe fn string_offsets(
+    runtime: &Runtime,
+    stream: &Stream,
+    of: &StringRows,
+    into: DevicePtr,
+) -> Result<()> {
+    let mut args = of.args()?;
+    let lengths = scratch(runtime, stream, args.most, 4, "lengths of strings")?;
+    args.lengths = lengths.ptr();
+    args.out_offsets = into;
+    let kernel = runtime.builtin("string_lengths", 0, kernels::strings_gather)?;
+    let rows = RowCount::Known(args.most);
+    // SAFETY: the scratch has a length a row; for the rest the caller vouches.
+    unsafe {
+        launch(runtime, stream, &kernel, config(runtime, args.most), &args)?;
+        exclusive_sum(runtime, stream, lengths.ptr(), into, rows, true)
+    }
+}
+
+/// Copy the chosen strings, `total` bytes in all, to where `offsets` of [`string_offsets`] say behind `into`.
+///
+/// # Errors
+/// As [`string_offsets`].
+///
+/// # Safety
+/// As there; `data` is readable up to a multiple of 8 bytes, as every buffer of the pool is; `into` is aligned to 8 bytes and has `total`.
+/// Words at the end are written whole only inside of strings.
+pub unsafe fn copy_strings(
+    runtime: &Runtime,
+    stream: &Stream,
+    of: &StringRows,
+    (offsets, into): (DevicePtr, DevicePtr),
+    total: u64,
+) -> Result<()> {
+    if total == 0 {
+        return Ok(());
+    }
+    let mut args = of.args()?;
+    args.out_offsets = offsets;
+    args.out = into;
+    // As many lanes as the average string has words, and one for its ends.
+    let words = (total / args.most.max(1) / LANE_BYTES + 1).next_power_of_two();
+    args.lanes_log2 = words.ilog2().min(5);
+    let lanes = args.most.saturating_mul(1 << args.lanes_log2);
+    let kernel = runtime.builtin("copy_strings", 0, kernels::strings_gather)?;
+    // SAFETY: the caller vouches.
+    unsafe { launch(runtime, stream, &kernel, config(runtime, lanes), &args) }
+}
+
 /// The strings of chosen rows, one after the other: their offsets (`u64`, `rows.most() + 1` of them) and their bytes.
 ///
 /// Beyond a number of rows that only the device knows, strings are empty.
@@ -44,72 +134,15 @@ pub unsafe fn gather_strings(
     stream: &Stream,
     of: &StringRows,
 ) -> Result<(DeviceBuffer, DeviceBuffer)> {
-    let StringRows {
-        offsets,
-        data,
-        row_ids,
-        id_width,
-        valid,
-        rows,
-    } = *of;
-    if id_width != 4 && id_width != 8 {
-        return Err(GpuError::Internal(format!(
-            "row numbers of {id_width} bytes"
-        )));
-    }
-    let most = rows.most();
-    let lengths = scratch(runtime, stream, most, 4, "lengths of strings")?;
-    let out_offsets = scratch(
-        runtime,
-        stream,
-        most.saturating_add(1),
-        8,
-        "offsets of strings",
-    )?;
-    let mut args = GatherStringsArgs {
-        offsets,
-        data,
-        ids: row_ids,
-        valid: valid.unwrap_or(DevicePtr::NULL),
-        lengths: lengths.ptr(),
-        out_offsets: out_offsets.ptr(),
-        out: DevicePtr::NULL,
-        count: rows.count(),
-        most,
-        id_width: u32::from(id_width),
-        lanes_log2: 0,
-    };
-    let config = |items: u64| LaunchConfig {
-        grid: grid(runtime, items, u64::from(BLOCK)),
-        block: BLOCK,
-        shared_bytes: 0,
-    };
-    let kernel = runtime.builtin("string_lengths", 0, kernels::strings_gather)?;
-    // SAFETY: the scratch has a length a row and an offset more; for the rest the caller vouches.
-    unsafe {
-        launch(runtime, stream, &kernel, config(most), &args)?;
-        exclusive_sum(
-            runtime,
-            stream,
-            lengths.ptr(),
-            out_offsets.ptr(),
-            RowCount::Known(most),
-            true,
-        )?;
-    }
-    let total: Vec<u64> = out_offsets.download_values(stream, to_usize(most)? * 8, 1)?;
+    let most = of.rows.most();
+    let ends = most.saturating_add(1);
+    let offsets = scratch(runtime, stream, ends, 8, "offsets of strings")?;
+    // SAFETY: there is an offset a row and one more; for the rest the caller vouches.
+    unsafe { string_offsets(runtime, stream, of, offsets.ptr())? };
+    let total: Vec<u64> = offsets.download_values(stream, to_usize(most)? * 8, 1)?;
     let total = total.first().copied().unwrap_or(0);
-    // Words at the end are written whole only inside of strings, so the exact size is enough.
     let bytes = scratch(runtime, stream, total, 1, "bytes of strings")?;
-    if total > 0 {
-        // As many lanes as the average string has words, and one for its ends.
-        let words = (total / most.max(1) / LANE_BYTES + 1).next_power_of_two();
-        args.lanes_log2 = words.ilog2().min(5);
-        args.out = bytes.ptr();
-        let kernel = runtime.builtin("copy_strings", 0, kernels::strings_gather)?;
-        let lanes = most.saturating_mul(1 << args.lanes_log2);
-        // SAFETY: the output has the bytes that the offsets were summed up to.
-        unsafe { launch(runtime, stream, &kernel, config(lanes), &args)? };
-    }
-    Ok((out_offsets, bytes))
+    // SAFETY: the output has the bytes that the offsets were summed up to.
+    unsafe { copy_strings(runtime, stream, of, (offsets.ptr(), bytes.ptr()), total)? };
+    Ok((offsets, bytes))
 }

@@ -55,6 +55,8 @@ pub(super) struct BuildSpec {
     pub(super) algorithm: Algorithm,
     /// Only rows with a key in this set are inserted, about so many.
     pub(super) reduced: Option<(ResultId, u64)>,
+    /// Its rows, where they are streamed already.
+    pub(super) streamed: Option<OpenPipeline>,
 }
 
 /// A build side whose entries the probe side marks.
@@ -121,14 +123,14 @@ impl Lowerer<'_> {
         self.stream(side.rel, &needed)
     }
 
-    /// Build the left side with a mark for each entry, which the right side sets; with `existence` only the marks are
-    /// needed.
+    /// Build the left side, which may be `streamed` already, with a mark for each entry, which the right side sets; with `existence`
+    /// only the marks are needed.
     pub(super) fn build_marked(
         &mut self,
         rel: &RelRef,
         join: &Join,
         (left, right): (&Side<'_>, &Side<'_>),
-        existence: bool,
+        (streamed, existence): (Option<OpenPipeline>, bool),
     ) -> Result<MarkedBuild, Reason> {
         let payload: Vec<usize> = left.needed.iter().copied().collect();
         let one = self.is_unique_side(left, right);
@@ -148,6 +150,7 @@ impl Lowerer<'_> {
             null_equal: join.null_equal,
             track_matches: true,
             algorithm,
+            streamed,
             ..BuildSpec::default()
         };
         let (index, unique) = self.build(left, &payload, spec, one)?;
@@ -186,7 +189,10 @@ impl Lowerer<'_> {
         }
         let mut needed: Columns = payload.iter().copied().collect();
         needed.extend(read_by(side.evaluated()));
-        let mut open = self.stream(side.rel, &needed)?;
+        let mut open = match spec.streamed {
+            Some(open) => open,
+            None => self.stream(side.rel, &needed)?,
+        };
         if let Some((index, _)) = spec.reduced {
             open.stages.push(Stage::Probe(Probe {
                 index,
@@ -194,7 +200,7 @@ impl Lowerer<'_> {
                 band: None,
                 kind: ProbeKind::Semi,
                 residual: vec![],
-                mark_entries: false,
+                marks: vec![],
             }));
         }
         let name = self.unique_name(build_name(side));
@@ -216,7 +222,7 @@ impl Lowerer<'_> {
         build.order = order_value;
         build.unique = unique;
         build.null_equal = spec.null_equal;
-        build.track_matches = spec.track_matches;
+        build.mark_sets = usize::from(spec.track_matches);
         build.existence = spec.existence;
         build.join = spec.algorithm.join;
         build.prefer_hash = spec.algorithm.prefer_hash;

@@ -139,7 +139,7 @@ impl Lowerer<'_> {
                 ProbeKind::Inner
             },
             residual: vec![],
-            mark_entries: false,
+            marks: vec![],
         };
         open = if (unique || set) && !materialized {
             let mut open = open;

@@ -9,6 +9,7 @@
 mod band;
 mod build;
 mod join;
+mod marks;
 mod materialize;
 mod outer;
 mod picked;
@@ -491,7 +492,7 @@ fn keyed_build(keys: Vec<Expr>, payload: Vec<Expr>) -> Build {
         payload,
         unique: false,
         null_equal: false,
-        track_matches: false,
+        mark_sets: 0,
         existence: false,
         join: None,
         prefer_hash: false,

@@ -52,7 +52,7 @@ impl Lowerer<'_> {
             band,
             kind: ProbeKind::Left,
             residual: vec![],
-            mark_entries: false,
+            marks: vec![],
         };
         if unique && !materialized {
             let mut after = open.clone();
@@ -80,7 +80,7 @@ impl Lowerer<'_> {
             unique,
             materialized,
             payload,
-        } = self.build_marked(rel, join, (left, right), false)?;
+        } = self.build_marked(rel, join, (left, right), (None, false))?;
         let full = join.kind == JoinKind::Full;
         let wanted: Vec<usize> = left
             .needed
@@ -93,14 +93,14 @@ impl Lowerer<'_> {
         let estimate = self.rows(rel);
         let into = self.result(ResultKind::Rows(columns.clone()), estimate, name);
         let found = self.payload_columns(index, materialized && full);
-        let probe = |open: &OpenPipeline, kind, mark_entries| -> Result<Probe, Reason> {
+        let probe = |open: &OpenPipeline, kind, marks: bool| -> Result<Probe, Reason> {
             Ok(Probe {
                 index,
                 keys: substitute_all(&right.keys, &open.columns)?,
                 band: right.band_over(open)?,
                 kind,
                 residual: vec![],
-                mark_entries,
+                marks: if marks { vec![vec![]] } else { vec![] },
             })
         };
         let over_payload = |this: &Self, open: &OpenPipeline| -> Result<Vec<Expr>, Reason> {
@@ -166,7 +166,7 @@ impl Lowerer<'_> {
 
         // Left rows without a match.
         let unmatched = OpenPipeline::of_result(
-            Source::Entries(index, false),
+            Source::Entries(index, vec![false]),
             &self.payload_columns(index, false),
         );
         let columns = wanted

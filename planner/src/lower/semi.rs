@@ -51,6 +51,7 @@ impl Lowerer<'_> {
             existence: residual.is_empty() && right.order.is_none(),
             algorithm,
             reduced: None,
+            streamed: None,
         };
         let (index, _) = self.build(right, &payload, spec, one)?;
         let mut open = self.stream_side(left)?;
@@ -60,7 +61,7 @@ impl Lowerer<'_> {
             band: left.band_over(&open)?,
             kind,
             residual: vec![],
-            mark_entries: false,
+            marks: vec![],
         };
         if materialized {
             return self.pairs(open, probe, left, true);
@@ -124,12 +125,20 @@ impl Lowerer<'_> {
         left: &Side<'_>,
         right: &Side<'_>,
     ) -> Result<OpenPipeline, Reason> {
+        let mut streamed = None;
+        if self.may_mark_again(left, right) {
+            let open = self.stream_side(left)?;
+            if let Some(rows) = self.mark_again(join, (left, right), &open)? {
+                return Ok(rows);
+            }
+            streamed = Some(open);
+        }
         let MarkedBuild {
             index,
             unique,
             materialized,
             payload,
-        } = self.build_marked(rel, join, (left, right), true)?;
+        } = self.build_marked(rel, join, (left, right), (streamed, true))?;
         let mut marks = self.stream_side(right)?;
         let found = self.payload_columns(index, false);
         let keys = substitute_all(&right.keys, &marks.columns)?;
@@ -143,7 +152,7 @@ impl Lowerer<'_> {
             band,
             kind: ProbeKind::Semi,
             residual,
-            mark_entries: true,
+            marks: vec![vec![]],
         };
         if materialized {
             // Only the marks are read afterwards.
@@ -169,7 +178,7 @@ impl Lowerer<'_> {
             columns[*i] = expr;
         }
         Ok(OpenPipeline {
-            source: Source::Entries(index, matched),
+            source: Source::Entries(index, vec![matched]),
             stages: vec![],
             columns,
             width: found.len(),

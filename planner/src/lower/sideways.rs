@@ -65,7 +65,7 @@ fn filters(graph: &Graph, at: usize, probe: &Probe) -> Vec<Probe> {
             continue;
         };
         let plain =
-            set.residual.is_empty() && !set.mark_entries && is_selective(graph, at, set.index);
+            set.residual.is_empty() && set.marks.is_empty() && is_selective(graph, at, set.index);
         let Some(column) = column(key).filter(|_| plain) else {
             continue;
         };
@@ -83,7 +83,7 @@ fn filters(graph: &Graph, at: usize, probe: &Probe) -> Vec<Probe> {
                 keys: vec![probing.clone()],
                 kind: ProbeKind::Semi,
                 residual: vec![],
-                mark_entries: false,
+                marks: vec![],
             });
         }
     }

@@ -156,6 +156,7 @@ impl Lowerer<'_> {
             existence: false,
             algorithm: verified.algorithm.clone(),
             reduced: None,
+            streamed: None,
         };
         let payload: Vec<usize> = kept.needed.iter().copied().collect();
         let (index, _) = self.build(kept, &payload, spec, false)?;
@@ -166,7 +167,7 @@ impl Lowerer<'_> {
             band: None,
             kind: ProbeKind::Inner,
             residual: vec![],
-            mark_entries: false,
+            marks: vec![],
         };
         let mut pairs = self.pairs(open, probe, other, true)?;
         let found = self.payload_columns(index, false);
@@ -188,7 +189,7 @@ impl Lowerer<'_> {
     /// The rows of a side that are marked, or those that are not.
     fn entries(&self, index: ResultId, matched: bool, side: &Side<'_>) -> OpenPipeline {
         let found = self.payload_columns(index, false);
-        let mut open = OpenPipeline::of_result(Source::Entries(index, matched), &found);
+        let mut open = OpenPipeline::of_result(Source::Entries(index, vec![matched]), &found);
         let mut columns: Vec<Expr> = side.rel.columns.iter().map(unused).collect();
         for (i, value) in side.needed.iter().zip(open.columns) {
             columns[*i] = value;

@@ -68,7 +68,7 @@ pub(crate) fn check(graph: &Graph) {
                         Stage::Scalar(id) => read(*id),
                         Stage::Mark(id) => {
                             read(*id);
-                            assert!(built(graph, *id).track_matches, "{line}");
+                            assert_eq!(built(graph, *id).mark_sets, 1, "{line}");
                         }
                         Stage::Probe(probe) | Stage::Expand(probe) => {
                             read(probe.index);
@@ -89,7 +89,10 @@ pub(crate) fn check(graph: &Graph) {
                             {
                                 assert!(build.unique, "{line}");
                             }
-                            assert!(!probe.mark_entries || build.track_matches, "{line}");
+                            for marks in &probe.marks {
+                                expressions(marks, &both, &line);
+                            }
+                            assert!(probe.marks.len() <= build.mark_sets, "{line}");
                             assert!(!build.existence || probe.residual.is_empty(), "{line}");
                         }
                     }
@@ -158,7 +161,10 @@ pub(crate) fn check(graph: &Graph) {
                         read(probe.index);
                         expressions(&probe.keys, &scope, &line);
                         expressions(columns, &scope, &line);
-                        assert!(probe.residual.is_empty() && !probe.mark_entries, "{line}");
+                        assert!(
+                            probe.residual.is_empty() && probe.marks.iter().all(Vec::is_empty),
+                            "{line}"
+                        );
                         Some(*into)
                     }
                     Sink::Discard => None,

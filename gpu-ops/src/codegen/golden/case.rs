@@ -172,7 +172,7 @@ impl Case {
             payload,
             unique: false,
             null_equal: false,
-            track_matches: false,
+            mark_sets: 0,
             existence: false,
             join: None,
             prefer_hash: false,

@@ -99,6 +99,6 @@ pub(super) fn probe(index: usize, kind: ProbeKind, keys: Vec<Expr>) -> Probe {
         keys,
         kind,
         residual: vec![],
-        mark_entries: false,
+        marks: vec![],
     }
 }

@@ -52,11 +52,11 @@ fn semi_anti_outer() {
     let known = case.build(vec![column(ID)], vec![], |build| build.existence = true);
     let full = case.build(vec![column(ID)], vec![column(PRICE)], |build| {
         build.unique = true;
-        build.track_matches = true;
+        build.mark_sets = 1;
     });
     let status = || vec![column(STATUS)];
     let outer = Probe {
-        mark_entries: true,
+        marks: vec![vec![]],
         ..probe(full, ProbeKind::Left, status())
     };
     let stages = vec![
@@ -68,7 +68,7 @@ fn semi_anti_outer() {
     let mark = Expr::column(8, DataType::Boolean, false);
     let columns = vec![column(ID), mark, like(9, PRICE, true)];
     case.rows(Source::Scan(0), stages, columns);
-    let unmatched = Source::Entries(full, false);
+    let unmatched = Source::Entries(full, vec![false]);
     case.rows(unmatched, vec![], vec![like(0, PRICE, false)]);
     check("semi_anti_outer", case);
 }
@@ -99,7 +99,7 @@ fn join_sorted() {
     });
     let alone = case.build(vec![], vec![column(MODE)], |build| {
         build.order = Some(column(HASH));
-        build.track_matches = true;
+        build.mark_sets = 1;
     });
     let end = |column, inclusive| {
         Some(Bound {
@@ -121,7 +121,7 @@ fn join_sorted() {
             lower: end(column(ID), false),
             upper: None,
         })),
-        mark_entries: true,
+        marks: vec![vec![]],
         ..probe(alone, ProbeKind::Semi, vec![])
     };
     case.rows(Source::Scan(0), vec![Stage::Probe(above)], vec![column(ID)]);

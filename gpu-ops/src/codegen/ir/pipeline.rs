@@ -77,7 +77,8 @@ pub(in crate::codegen) struct EmittedProbe {
     pub(in crate::codegen) payload: (usize, usize),
     /// The payload where only the residual sees it: these columns are not in the pipeline's scope.
     pub(in crate::codegen) hidden: Vec<ScopeColumn>,
-    pub(in crate::codegen) mark_entries: bool,
+    /// What an entry that matches gets a mark for, for each set; `None`: always.
+    pub(in crate::codegen) marks: Vec<Option<Test>>,
 }
 
 /// Where rows end.

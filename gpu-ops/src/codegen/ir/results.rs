@@ -309,7 +309,7 @@ pub struct IndexLayout {
     /// Perfect with ranges of entries: few of the possible keys occur. `r{r}ranks` numbers them, and ranges go by number.
     pub ranked: bool,
     /// Words of a packed key (`r{r}k{w}`); 0 for a cross join. A first word of all ones: the row has a NULL
-    /// key and is not to be entered (it is there for `track_matches`).
+    /// key and is not to be entered (it is there for its marks).
     pub key_words: usize,
     /// How each key is coded.
     pub keys: Vec<KeyPlan>,
@@ -322,8 +322,8 @@ pub struct IndexLayout {
     pub unique: bool,
     /// The set of keys is enough: no payload, no entries.
     pub existence: bool,
-    /// `r{r}marks`: one bit an entry (perfect unique or existence: a key), zeroed.
-    pub track_matches: bool,
+    /// So many sets of marks, `r{r}marks`, `r{r}marks1`, …: one bit an entry (perfect unique or existence: a key), zeroed.
+    pub mark_sets: usize,
     /// Payload, addressed by entry (perfect unique: by key code).
     pub columns: Vec<ColumnLayout>,
     /// Rows to be joined in memory lie where the scanned table has them.

@@ -71,8 +71,8 @@ pub enum Part {
     Bits,
     /// `u64*`: bitmap of the existing keys of a perfect index with ranks, by which they are numbered.
     Ranks,
-    /// `u32*`: bitmap of marked entries.
-    Marks,
+    /// `u32*`: bitmap of the entries that are marked in set `i`.
+    Marks(usize),
     /// `u32*`: entry of each slot of a unique hash index.
     Entry,
     /// `u32*`: begin of each range of entries by key code, number of the key or slot (one more than those).
@@ -179,7 +179,8 @@ impl fmt::Display for Slot {
             Part::States | Part::DistinctStates(_) => "states",
             Part::Bits => "bits",
             Part::Ranks => "ranks",
-            Part::Marks => "marks",
+            Part::Marks(0) => "marks",
+            Part::Marks(set) => return write!(f, "marks{set}"),
             Part::Entry => "entry",
             Part::Offsets => "offsets",
             Part::Entries => "rows",

@@ -40,7 +40,7 @@ pub(in crate::codegen) fn build_sink(
     };
     needed.dedup();
     let has_key = (!needed.is_empty()).then(|| emitter.bind_bool(needed.join(" && ")));
-    let keep_without_key = build.track_matches && has_key.is_some();
+    let keep_without_key = build.mark_sets > 0 && has_key.is_some();
     let domain = dense_strides(&mut keys).filter(|_| !keys.is_empty() && !keep_without_key);
     let key_words = if keys.is_empty() {
         0
@@ -91,7 +91,7 @@ pub(in crate::codegen) fn build_sink(
         key,
         columns: kept.borrowed,
     });
-    let existence = build.existence && !build.track_matches;
+    let existence = build.existence && build.mark_sets == 0;
     let spec = &context.graph.results[into];
     let profile = IndexProfile {
         domain,
@@ -161,7 +161,7 @@ pub(in crate::codegen) fn build_sink(
         unique,
         null_equal: build.null_equal,
         existence,
-        track_matches: build.track_matches,
+        mark_sets: build.mark_sets,
         columns: if existence { vec![] } else { columns },
         borrowed,
     };

@@ -13,7 +13,7 @@ impl KernelWriter<'_> {
     /// Look up the keys of the live rows.
     pub(in crate::codegen) fn probe(&mut self, probe: &EmittedProbe) -> Result<()> {
         let index = self.index(probe.index)?.clone();
-        let (p, r) = (probe.number, probe.index);
+        let p = probe.number;
         self.load(&probe.columns);
         if let Some(keys) = &index.join_keys {
             self.key_to_join(probe, keys);
@@ -22,7 +22,7 @@ impl KernelWriter<'_> {
         self.look_up_rows(probe, &index, probe.ranges)?;
         let to_pairs =
             matches!(self.pipeline.sink, EmittedSink::Matches { probe, .. } if probe == p);
-        if probe.ranges && (!to_pairs || probe.mark_entries) {
+        if probe.ranges && (!to_pairs || !probe.marks.is_empty()) {
             self.match_loop(probe, &index)?;
         } else if let Some(residual) = &probe.residual {
             line!(self, "    u32 m{p} = live & h{p};");
@@ -36,9 +36,8 @@ impl KernelWriter<'_> {
                 }
             }
         }
-        if probe.mark_entries && !probe.ranges {
-            let marks = self.pointer(Slot::Result(r, Part::Marks), "u32*");
-            line!(self, "    mark_entries({marks}, live & h{p}, e{p});");
+        if !probe.ranges {
+            self.mark_matches(probe);
         }
         match probe.kind {
             ProbeKind::Inner | ProbeKind::Semi => line!(self, "    live &= h{p};"),
@@ -74,9 +73,26 @@ impl KernelWriter<'_> {
         }
     }
 
+    /// Mark the one entry of each live row that matches.
+    fn mark_matches(&mut self, probe: &EmittedProbe) {
+        let (p, r) = (probe.number, probe.index);
+        for (set, condition) in probe.marks.iter().enumerate() {
+            let marks = self.pointer(Slot::Result(r, Part::Marks(set)), "u32*");
+            match condition {
+                None => line!(self, "    mark_entries({marks}, live & h{p}, e{p});"),
+                Some(condition) => {
+                    let mask = format!("s{p}_{set}");
+                    line!(self, "    u32 {mask} = live & h{p};");
+                    self.residual(probe, condition, &mask);
+                    line!(self, "    mark_entries({marks}, {mask}, e{p});");
+                }
+            }
+        }
+    }
+
     /// Mark the entries of the live pairs.
     pub(in crate::codegen) fn mark_pairs(&mut self, index: ResultId) {
-        let marks = self.pointer(Slot::Result(index, Part::Marks), "u32*");
+        let marks = self.pointer(Slot::Result(index, Part::Marks(0)), "u32*");
         line!(self, "    mark_entries({marks}, live & pm, pe);");
     }
 
@@ -292,11 +308,12 @@ impl KernelWriter<'_> {
         let (p, r) = (probe.number, probe.index);
         let residual = probe.residual.as_ref();
         let payload = probe.payload.0..probe.payload.0 + probe.payload.1;
-        let (inside, outside): (Vec<usize>, Vec<usize>) = residual
-            .map(|t| t.columns.clone())
-            .unwrap_or_default()
-            .into_iter()
-            .partition(|c| payload.contains(c));
+        let tests = residual.into_iter().chain(probe.marks.iter().flatten());
+        let mut tested: Vec<usize> = tests.flat_map(|t| t.columns.iter().copied()).collect();
+        tested.sort_unstable();
+        tested.dedup();
+        let (inside, outside): (Vec<usize>, Vec<usize>) =
+            tested.into_iter().partition(|c| payload.contains(c));
         self.load(&outside);
         let mut loads = Vec::new();
         for &i in &inside {
@@ -342,10 +359,23 @@ impl KernelWriter<'_> {
             self,
             "        (void)alive; any{p} |= 1u << k; e{p}[k] = entry;"
         );
-        if probe.mark_entries {
-            let marks = self.pointer(Slot::Result(r, Part::Marks), "u32*");
-            line!(self, "        wl_set_bit({marks}, entry);");
-        } else {
+        for (set, condition) in probe.marks.iter().enumerate() {
+            let marks = self.pointer(Slot::Result(r, Part::Marks(set)), "u32*");
+            let Some(condition) = condition else {
+                line!(self, "        wl_set_bit({marks}, entry);");
+                continue;
+            };
+            line!(self, "        {{");
+            for text in &condition.lines {
+                line!(self, "          {text}");
+            }
+            line!(
+                self,
+                "          if ({}) wl_set_bit({marks}, entry);\n        }}",
+                condition.passes
+            );
+        }
+        if probe.marks.is_empty() {
             line!(self, "        break;");
         }
         line!(self, "      }}\n    }}\n    h{p} = any{p};");

@@ -33,7 +33,7 @@ pub(in crate::codegen) fn matches_sink(
         .map(|keys| JoinedMatches {
             keys,
             kind: probe.kind,
-            marks: probe.mark_entries,
+            marks: !probe.marks.is_empty(),
         });
     // Whatever the index, pairs are enumerated from ranges.
     emitted.ranges = joined.is_none();

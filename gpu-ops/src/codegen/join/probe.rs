@@ -75,7 +75,7 @@ pub(in crate::codegen) fn emit_probe(
         probe.kind,
         ProbeKind::Semi | ProbeKind::Anti | ProbeKind::Mark | ProbeKind::NullAwareAnti
     ) && probe.residual.is_empty()
-        && !probe.mark_entries;
+        && probe.marks.is_empty();
     let ranges = !layout.unique && !layout.existence && !existence_only;
 
     // The payload follows the scope while the residual is tested, and stays for Inner and Left.
@@ -95,12 +95,15 @@ pub(in crate::codegen) fn emit_probe(
         });
     }
     let payload = (first, layout.columns.len());
-    let residual = if probe.residual.is_empty() {
-        None
-    } else {
-        let conjuncts: Vec<&Expr> = probe.residual.iter().collect();
-        Some(test(&conjuncts, scope, state)?)
+    let mut all_of = |conjuncts: &Vec<Expr>| {
+        if conjuncts.is_empty() {
+            return Ok(None);
+        }
+        let conjuncts: Vec<&Expr> = conjuncts.iter().collect();
+        test(&conjuncts, scope, state).map(Some)
     };
+    let residual = all_of(&probe.residual)?;
+    let marks = probe.marks.iter().map(&mut all_of).collect::<Result<_>>()?;
     let mut hidden = Vec::new();
     match probe.kind {
         ProbeKind::Inner | ProbeKind::Left => {}
@@ -128,6 +131,6 @@ pub(in crate::codegen) fn emit_probe(
         ranges,
         residual,
         payload,
-        mark_entries: probe.mark_entries,
+        marks,
     })
 }

@@ -51,7 +51,7 @@ pub(in crate::codegen) fn source(
         }
         Source::Groups(result) => finish::source(context, *result, state),
         Source::Pairs(matches) => pairs(context, *matches, state),
-        Source::Entries(index, marked) => entries(context, *index, *marked, state),
+        Source::Entries(index, marked) => entries(context, *index, marked, state),
         Source::Picked { of, by } => {
             let known = context.known(*by)?;
             let inner = self::source(context, of, state)?;
@@ -227,21 +227,24 @@ fn ranges_of_pairs(
     ]
 }
 
-/// Entries that were marked, or that were not.
+/// Entries that were marked, or that were not, in each set.
 fn entries(
     context: &Context<'_>,
     index: ResultId,
-    marked: bool,
+    marked: &[bool],
     state: &mut KernelState,
 ) -> Result<EmittedSource> {
     let layout = context.index(index)?;
     let bound = context.known(index)?.bound;
     let arguments = &mut state.arguments;
-    let marks = arguments.pointer(Slot::Result(index, Part::Marks), "const u8*");
-    let mut prologue = vec![format!(
-        "if (live != 0) live &= {}load_bits<WL_ROWS>({marks}, row);",
-        if marked { "" } else { "~" }
-    )];
+    let mut prologue = Vec::new();
+    for (set, marked) in marked.iter().enumerate() {
+        let marks = arguments.pointer(Slot::Result(index, Part::Marks(set)), "const u8*");
+        let not = if *marked { "" } else { "~" };
+        prologue.push(format!(
+            "if (live != 0) live &= {not}load_bits<WL_ROWS>({marks}, row);"
+        ));
+    }
     let rows = if layout.kind == IndexKind::Perfect && layout.unique {
         let bits = arguments.pointer(Slot::Result(index, Part::Bits), "const u32*");
         prologue.push(format!(

@@ -307,12 +307,16 @@ impl KernelWriter<'_> {
         if let Some(residual) = &probe.residual {
             self.filter(residual, "live");
         }
-        if probe.mark_entries {
-            let marks = self.pointer(Slot::Result(r, Part::Marks), "u32*");
-            line!(
-                self,
-                "    if ((live & h{p}) != 0) wl_set_bit({marks}, e{p}[0]);"
-            );
+        match probe.marks.as_slice() {
+            [] => {}
+            [None] => {
+                let marks = self.pointer(Slot::Result(r, Part::Marks(0)), "u32*");
+                line!(
+                    self,
+                    "    if ((live & h{p}) != 0) wl_set_bit({marks}, e{p}[0]);"
+                );
+            }
+            _ => return Err(GpuError::Internal("conditions of marks in a tree".into())),
         }
         Ok(())
     }

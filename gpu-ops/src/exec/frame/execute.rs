@@ -1,6 +1,7 @@
 //! Runs a prepared fragment and brings its rows to the host.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::codegen::ControlWord;
 use crate::device::Stream;
@@ -74,6 +75,7 @@ pub(in crate::exec) fn execute<T>(
             return Ok(finished);
         }
         *prepared.hints.lock() = None;
+        prepared.keeps_slots.store(true, Ordering::Relaxed);
     }
     attempt(runtime, stream, prepared, deliver, profile, None)?
         .ok_or_else(|| GpuError::Internal("exact room was too small".into()))

@@ -294,6 +294,7 @@ impl Run<'_> {
                 if !shape.appends() {
                     frame.check_unique(&words, into)?;
                 }
+                frame.count_groups(into)?;
             }
             Ok(Turn::Next)
         })

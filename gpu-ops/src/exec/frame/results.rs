@@ -1,6 +1,7 @@
 //! What a run holds: its results, their memory, and the device that it works on.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::codegen::{ControlWord, Part};
 use crate::device::{DevicePtr, Stream};
@@ -14,14 +15,14 @@ use crate::exec::join::sides::SplitSide;
 use crate::exec::portions::partitioned::{Partitioned, VECTOR};
 use crate::exec::portions::strides::{STRIDE_BYTES, Strides};
 use crate::exec::prepare::covering::Covering;
-use crate::exec::prepare::hints::{Hint, sizes_by};
+use crate::exec::prepare::hints::{Hint, sizes_by, slots_of_found};
 use crate::exec::prepare::kernel::{PreparedSort, PreparedSource, PreparedStep};
 use crate::exec::prepare::part_sizes::{BlockSizes, PartSize};
 use crate::exec::prepare::prepared::{Prepared, ZeroCopy};
-use crate::exec::prepare::shapes::Sizes;
+use crate::exec::prepare::shapes::{Shape, Sizes};
 use crate::graph::ResultId;
 use crate::memory::{BatchFile, DeviceBuffer};
-use crate::primitives::RowCount;
+use crate::primitives::{RowCount, TakenWords, count_groups};
 use crate::query::Query;
 use crate::runtime::Runtime;
 
@@ -122,12 +123,57 @@ impl<'a> Frame<'a> {
                 } else {
                     state.pairs
                 },
-                slots: state.sizes.slots,
+                slots: match self.counts_groups(result) {
+                    true => slots_of_found(
+                        state.sizes.slots,
+                        Control::word(control, result, ControlWord::Count),
+                    ),
+                    false => state.sizes.slots,
+                },
                 distinct_slots: state.sizes.distinct_slots.clone(),
                 bits: state.sizes.bits,
                 largest: Control::largest(control, result),
             })
             .collect()
+    }
+
+    /// Are the groups of a result counted where sizes are read? Not where a table of the size that such a count said had no room.
+    fn counts_groups(&self, result: ResultId) -> bool {
+        let slots = self.results[result].sizes.slots;
+        self.prepared.shapes[result].counts_groups(slots)
+            && !self.prepared.keeps_slots.load(Ordering::Relaxed)
+    }
+
+    /// Count the groups of a complete hash table, for the size of the next run's.
+    pub(in crate::exec) fn count_groups(&self, result: ResultId) -> Result<()> {
+        let Shape::Groups {
+            slot_bytes,
+            key_words,
+            key_at: (offset, width),
+            ..
+        } = &self.prepared.shapes[result]
+        else {
+            return Ok(());
+        };
+        if !self.counts_groups(result) {
+            return Ok(());
+        }
+        let taken = match key_words {
+            0 => TakenWords {
+                words: self.address(result, Part::State)?.offset(*offset as u64),
+                stride: *slot_bytes as u64,
+                width: *width as u32,
+            },
+            _ => TakenWords {
+                words: self.address(result, Part::States)?,
+                stride: 4,
+                width: 4,
+            },
+        };
+        let count = self.control.word_address(result, ControlWord::Count);
+        let slots = self.results[result].sizes.slots;
+        // SAFETY: the table has so many slots.
+        unsafe { count_groups(self.runtime, self.stream, taken, slots, count) }
     }
 
     /// Did everything fit into the room that the hints gave? If not, the answer is worth nothing.

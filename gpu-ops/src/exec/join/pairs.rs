@@ -41,7 +41,7 @@ impl Run<'_> {
             ahead(self.frame.runtime, builtins);
         }
         // Marks are a bit for each row from the first to the last.
-        let rooms = match index.track_matches {
+        let rooms = match index.mark_sets > 0 {
             true => None,
             false => self.rooms(result, &index.columns, keys, bits),
         };
@@ -259,7 +259,7 @@ impl Run<'_> {
             count: self.frame.control.word_address(result, ControlWord::Pairs),
         };
         let marks = match join.matches.marks {
-            true => Some(self.frame.address(join.index, Part::Marks)?),
+            true => Some(self.frame.address(join.index, Part::Marks(0))?),
             false => None,
         };
         let duplicate = self

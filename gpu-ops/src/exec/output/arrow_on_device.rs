@@ -126,7 +126,7 @@ impl Columns<'_> {
                         strings.gather_on_device(self.frame.runtime, stream, validity)?;
                     self.texts(data_type, &ends, bytes)?
                 }
-                _ => return self.by_host(number, column, data_type),
+                _ => return self.by_host(number, data_type),
             },
             Meaning::Code(dictionary)
                 if text
@@ -142,7 +142,7 @@ impl Columns<'_> {
                         self.built(data_type, vec![data])
                     }
                     (DataType::Dictionary(..), _) | (_, None) => {
-                        return self.by_host(number, column, data_type);
+                        return self.by_host(number, data_type);
                     }
                     (_, Some(width)) => {
                         let bytes = self.rows.saturating_mul(width);
@@ -152,7 +152,7 @@ impl Columns<'_> {
                     }
                 }
             }
-            _ => return self.by_host(number, column, data_type),
+            _ => return self.by_host(number, data_type),
         };
         let validity = match layout.nullable {
             true => Some(self.bits(Part::Valid(number), number * 2)?.0),
@@ -309,8 +309,12 @@ impl Columns<'_> {
     }
 
     /// A column by way of the host.
-    fn by_host(&self, number: usize, column: &OutputColumn, data_type: &DataType) -> Result<Laid> {
-        let column = self.host.column(self.frame, number, column, self.rows)?;
+    fn by_host(&self, number: usize, data_type: &DataType) -> Result<Laid> {
+        let columns = self
+            .host
+            .columns(self.frame, number..number + 1, self.rows)?;
+        let column = columns.first();
+        let column = column.ok_or_else(|| GpuError::Internal("no such column".into()))?;
         let array: ArrayRef = as_type(column.decode(self.rows)?, data_type)?;
         debug_assert_eq!(array.len(), self.rows);
         Ok(Laid {

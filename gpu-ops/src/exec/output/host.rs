@@ -1,5 +1,6 @@
 //! The output of a run on the host: what came with the control words, and what is copied behind them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -7,19 +8,19 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
 
 use crate::codegen::{ControlWord, Part};
-use crate::device::DevicePtr;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::control::Control;
 use crate::exec::frame::results::Frame;
 use crate::exec::output::chunks::{Chunk, OutputChunks, chunk_rows};
 use crate::exec::output::rows::{HostColumn, HostRows, host_bytes};
-use crate::exec::output::text::{RowStrings, base_of};
-use crate::exec::prepare::prepared::OutputColumn;
+use crate::exec::output::text::{RowStrings, base_of, gather_texts};
 use crate::memory::BatchFile;
 use crate::runtime::Runtime;
 
 /// Control words and output up to this many bytes come back in one copy, whatever part of it is in use.
 const ONE_COPY: usize = 1 << 20;
+/// Strings of up to so many rows are fetched for all columns at once: what that takes of memory is little.
+const TOGETHER: usize = 1 << 16;
 
 /// The rows of a fragment on the host; clones share them.
 #[derive(Debug, Clone)]
@@ -149,53 +150,71 @@ impl Host {
 
     /// The first `rows` rows, copied from the device.
     fn host_rows(&self, frame: &Frame<'_>, schema: &SchemaRef, rows: usize) -> Result<HostRows> {
-        columns_of(frame, schema)?;
-        let columns = frame.prepared.output.iter().enumerate();
-        let columns = columns.map(|(index, column)| self.column(frame, index, column, rows));
+        let columns = 0..columns_of(frame, schema)?;
         Ok(HostRows {
             schema: Arc::clone(schema),
             rows,
-            columns: columns.collect::<Result<_>>()?,
+            columns: self.columns(frame, columns, rows)?,
         })
     }
 
-    pub(super) fn column(
+    /// The first `rows` rows of some columns, copied from the device.
+    pub(super) fn columns(
         &self,
         frame: &Frame<'_>,
-        index: usize,
-        column: &OutputColumn,
+        numbers: Range<usize>,
         rows: usize,
-    ) -> Result<HostColumn> {
-        let layout = &column.layout;
-        let valid = match layout.nullable {
-            true => Some(self.part(frame, Part::Valid(index), rows)?),
-            false => None,
-        };
-        if let Some(base) = &column.text {
-            let address = |part: Part| -> Result<DevicePtr> {
-                let (buffer, offset) = frame.output_part(part)?;
-                buffer.ptr_at(offset)
+    ) -> Result<Vec<HostColumn>> {
+        let first = numbers.start;
+        let mut columns = Vec::with_capacity(numbers.len());
+        let mut texts = Vec::new();
+        for index in numbers {
+            let column = &frame.prepared.output[index];
+            let layout = &column.layout;
+            let valid = match layout.nullable {
+                true => Some(self.part(frame, Part::Valid(index), rows)?),
+                false => None,
             };
-            let (numbers, offset) = frame.output_part(Part::Column(index))?;
-            let strings = RowStrings {
-                layout,
-                base: &*base_of(base)?,
-                numbers: (numbers, offset),
-                valid: match &valid {
-                    Some(valid) => Some((address(Part::Valid(index))?, valid)),
-                    None => None,
-                },
-                rows,
-            };
-            let array = strings.gather(frame.runtime, frame.stream)?;
-            return Ok(HostColumn::Array(array));
+            if let Some(base) = &column.text {
+                texts.push((index, base_of(base)?, valid));
+                columns.push(None);
+                continue;
+            }
+            let bytes = rows.saturating_mul(usize::from(layout.width));
+            columns.push(Some(HostColumn::Codes {
+                layout: layout.clone(),
+                codes: self.part(frame, Part::Column(index), bytes)?,
+                valid,
+            }));
         }
-        let bytes = rows.saturating_mul(usize::from(layout.width));
-        Ok(HostColumn::Codes {
-            layout: layout.clone(),
-            codes: self.part(frame, Part::Column(index), bytes)?,
-            valid,
-        })
+        let together = if rows <= TOGETHER { texts.len() } else { 1 };
+        for texts in texts.chunks(together.max(1)) {
+            let strings = texts.iter().map(|(index, base, valid)| {
+                let numbers = frame.output_part(Part::Column(*index))?;
+                let valid = match valid {
+                    Some(valid) => {
+                        let (buffer, offset) = frame.output_part(Part::Valid(*index))?;
+                        Some((buffer.ptr_at(offset)?, valid.as_slice()))
+                    }
+                    None => None,
+                };
+                Ok(RowStrings {
+                    layout: &frame.prepared.output[*index].layout,
+                    base,
+                    numbers: (numbers.0, numbers.1),
+                    valid,
+                    rows,
+                })
+            });
+            let strings = strings.collect::<Result<Vec<_>>>()?;
+            let arrays = gather_texts(&strings, frame.runtime, frame.stream)?;
+            for ((index, ..), array) in texts.iter().zip(arrays) {
+                columns[*index - first] = Some(HostColumn::Array(array));
+            }
+        }
+        let lost = || GpuError::Internal("a column of the output was lost".into());
+        let columns = columns.into_iter().map(|column| column.ok_or_else(lost));
+        columns.collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use arrow::array::ArrayRef;
-use arrow::buffer::BooleanBuffer;
+use arrow::buffer::{BooleanBuffer, Buffer};
 
 use crate::codegen::ColumnLayout;
 use crate::column::{Column, Encoding, decode_bytes};
@@ -11,7 +11,7 @@ use crate::device::{DevicePtr, Stream};
 use crate::error::{GpuError, Result};
 use crate::exec::output::decode::numbers;
 use crate::memory::DeviceBuffer;
-use crate::primitives::{RowCount, StringRows, gather_strings};
+use crate::primitives::{RowCount, StringRows, copy_strings, gather_strings, string_offsets};
 use crate::runtime::Runtime;
 
 /// Some rows of a column of strings by row.
@@ -37,38 +37,112 @@ pub(in crate::exec) fn base_of(base: &Weak<Column>) -> Result<Arc<Column>> {
     base.upgrade().ok_or_else(gone)
 }
 
+/// Bytes in one block of several columns begin at multiples of this.
+const ALIGNMENT: u64 = 16;
+
+/// The strings of several columns. Waits for the device twice, however many they are: for where strings end, and for their bytes.
+///
+/// # Errors
+/// [`GpuError::OutOfDeviceMemory`] for the gathered strings, [`GpuError::Device`], [`GpuError::Internal`] for a base without strings.
+pub(in crate::exec) fn gather_texts(
+    texts: &[RowStrings<'_>],
+    runtime: &Runtime,
+    stream: &Stream,
+) -> Result<Vec<ArrayRef>> {
+    let mut chosen = Vec::with_capacity(texts.len());
+    let mut count = 0;
+    for text in texts {
+        let first = count;
+        count += text.rows + 1;
+        let valid = text.valid.map(|(address, _)| address);
+        chosen.push((text.chosen(runtime, stream, valid)?, first..count));
+    }
+    let offsets = runtime.working_memory(stream, count * 8, "offsets of strings")?;
+    for (chosen, ends) in &chosen {
+        // SAFETY: the base is held; the numbers are those of its rows; the offsets have a place a row and one more.
+        unsafe {
+            string_offsets(
+                runtime,
+                stream,
+                &chosen.rows,
+                offsets.ptr_at(ends.start * 8)?,
+            )?
+        };
+    }
+    let ends = offsets.download_values::<u64>(stream, 0, count)?;
+    let mut places = Vec::with_capacity(texts.len());
+    let mut total = 0;
+    for (_, range) in &chosen {
+        let bytes = ends[range.clone()].last().copied().unwrap_or(0);
+        places.push((total, bytes));
+        total = (total + bytes).next_multiple_of(ALIGNMENT);
+    }
+    let room = usize::try_from(total).map_err(|_| GpuError::Internal("gathered bytes".into()))?;
+    let data = runtime.working_memory(stream, room.max(8), "bytes of strings")?;
+    for ((chosen, range), (at, bytes)) in chosen.iter().zip(&places) {
+        let from = offsets.ptr_at(range.start * 8)?;
+        let into = data.ptr_at(*at as usize)?;
+        // SAFETY: as above; there are as many bytes as the offsets say.
+        unsafe { copy_strings(runtime, stream, &chosen.rows, (from, into), *bytes)? };
+    }
+    let data = Buffer::from_vec(data.download_values::<u8>(stream, 0, room)?);
+    let of_each = texts.iter().zip(&chosen).zip(&places);
+    of_each
+        .map(|((text, (_, range)), (at, bytes))| {
+            let (at, bytes) = (*at as usize, *bytes as usize);
+            // A column that is sent or kept takes no other along.
+            let data = match texts.len() {
+                1 => data.slice_with_length(at, bytes),
+                _ => Buffer::from(&data[at..at + bytes]),
+            };
+            let bits = text
+                .valid
+                .map(|(_, valid)| BooleanBuffer::collect_bool(text.rows, |row| valid[row] != 0));
+            let bits = bits.as_ref().map(BooleanBuffer::values);
+            decode_bytes(&text.layout.data_type, &ends[range.clone()], data, bits)
+        })
+        .collect()
+}
+
+/// Chosen rows, and what holds their numbers.
+struct Chosen {
+    rows: StringRows,
+    _widened: Option<DeviceBuffer>,
+}
+
 impl RowStrings<'_> {
     /// The strings. Waits for the device.
     ///
     /// # Errors
-    /// [`GpuError::OutOfDeviceMemory`] for the gathered strings, [`GpuError::Device`], [`GpuError::Internal`] for a base without
-    /// strings.
-    pub(in crate::exec) fn gather(&self, runtime: &Runtime, stream: &Stream) -> Result<ArrayRef> {
-        let rows = self.rows;
-        let valid = self.valid.map(|(address, _)| address);
-        let (ends, data) = self.gather_on_device(runtime, stream, valid)?;
-        let ends = ends.download_values::<u64>(stream, 0, rows + 1)?;
-        let total = ends.last().copied().unwrap_or(0);
-        let total =
-            usize::try_from(total).map_err(|_| GpuError::Internal("gathered bytes".into()))?;
-        let bytes = data.download_values::<u8>(stream, 0, total)?;
-        let bits = self.valid.map(|(_, valid)| valid);
-        let bits = bits.map(|v| BooleanBuffer::collect_bool(rows, |row| v[row] != 0));
-        let bits = bits.as_ref().map(BooleanBuffer::values);
-        decode_bytes(&self.layout.data_type, &ends, bytes, bits)
+    /// As [`gather_texts`].
+    pub(in crate::exec) fn gather(self, runtime: &Runtime, stream: &Stream) -> Result<ArrayRef> {
+        let gathered = gather_texts(&[self], runtime, stream)?.pop();
+        gathered.ok_or_else(|| GpuError::Internal("a column of strings was lost".into()))
     }
 
     /// The strings as they lie on the device: where each begins, and the end of the last (`u64`), and their bytes. `valid` is a byte
     /// a row, 0 for NULL.
     ///
     /// # Errors
-    /// As [`RowStrings::gather`].
+    /// As [`gather_texts`].
     pub(in crate::exec) fn gather_on_device(
         &self,
         runtime: &Runtime,
         stream: &Stream,
         valid: Option<DevicePtr>,
     ) -> Result<(DeviceBuffer, DeviceBuffer)> {
+        let chosen = self.chosen(runtime, stream, valid)?;
+        // SAFETY: the base is held here; numbers and validity have `rows` elements, and rows that are not NULL have numbers of
+        // rows of the base.
+        unsafe { gather_strings(runtime, stream, &chosen.rows) }
+    }
+
+    fn chosen(
+        &self,
+        runtime: &Runtime,
+        stream: &Stream,
+        valid: Option<DevicePtr>,
+    ) -> Result<Chosen> {
         let Encoding::Bytes { offsets } = &self.base.encoding else {
             return Err(GpuError::Internal(
                 "strings by row of a column that holds codes".into(),
@@ -91,18 +165,16 @@ impl RowStrings<'_> {
             id_width = 8;
             widened = Some(buffer);
         }
-        let strings = StringRows {
-            offsets: offsets.ptr(),
-            data: self.base.data.ptr(),
-            row_ids: ids,
-            id_width,
-            valid,
-            rows: RowCount::Known(rows as u64),
-        };
-        // SAFETY: the base is held here; numbers and validity have `rows` elements, and rows that are not NULL have numbers of
-        // rows of the base.
-        let gathered = unsafe { gather_strings(runtime, stream, &strings)? };
-        drop(widened);
-        Ok(gathered)
+        Ok(Chosen {
+            rows: StringRows {
+                offsets: offsets.ptr(),
+                data: self.base.data.ptr(),
+                row_ids: ids,
+                id_width,
+                valid,
+                rows: RowCount::Known(rows as u64),
+            },
+            _widened: widened,
+        })
     }
 }

@@ -42,7 +42,7 @@ impl Loop {
         let of_part = |step: usize| replaced.iter().any(|result| reads[step].contains(result));
         let last = (maker + 1..prepared.steps.len()).rfind(|step| of_part(*step))?;
         let tracks = |result: &ResultId| match prepared.shapes.get(*result) {
-            Some(Shape::Index(index)) => index.track_matches,
+            Some(Shape::Index(index)) => index.mark_sets > 0,
             _ => false,
         };
         // Complete only after the last part: what the loop writes and marks.

@@ -123,9 +123,7 @@ impl Shape {
                 if !index.appends() {
                     zeros.push(bitmap(Part::Bits, index.domain));
                 }
-                if index.track_matches {
-                    zeros.push(bitmap(Part::Marks, rows));
-                }
+                zeros.extend((0..index.mark_sets).map(|set| bitmap(Part::Marks(set), rows)));
                 if !zeros.is_empty() {
                     blocks.push(filled(zeros, 0));
                 }

@@ -114,6 +114,8 @@ pub(super) enum Builtin {
     StringOrder,
     /// Columns of this many bytes in the order of row numbers.
     Gather(u32),
+    /// Numbers of slots that groups take.
+    GroupCount,
     /// Numbers of groups of keys of this many bytes.
     GroupNumbers(u32),
     /// Where runs of equal keys of this many bytes begin.
@@ -199,6 +201,9 @@ impl Builtins {
                     }
                 }
                 Shape::Collected(rows) => self.of_collected(rows),
+                Shape::Groups { slots, .. } if shape.counts_groups(*slots) => {
+                    self.add(Builtin::GroupCount);
+                }
                 _ => {}
             }
         }
@@ -446,6 +451,7 @@ impl Builtin {
             Self::Strings => runtime.builtin("string_lengths", 0, kernels::strings_gather),
             Self::StringOrder => runtime.builtin("string_heads", 0, kernels::string_order),
             Self::Gather(width) => return compile_gather(runtime, width),
+            Self::GroupCount => runtime.builtin("count_groups", 0, kernels::group_count),
             Self::GroupNumbers(width) => return compile_group_numbers(runtime, width),
             Self::RunStarts(width) => return compile_run_lengths(runtime, width),
             Self::Window => runtime.builtin("window_starts", 0, kernels::window),

@@ -57,7 +57,7 @@ impl Covering {
             order: None,
             payload,
             null_equal,
-            track_matches: false,
+            mark_sets: 0,
             join: None,
             ..
         } = build

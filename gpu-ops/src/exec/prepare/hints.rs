@@ -2,7 +2,7 @@
 
 use crate::exec::prepare::join_bits::JoinBits;
 use crate::exec::prepare::shapes::{Shape, Sizes};
-use crate::primitives::Rooms;
+use crate::primitives::{Rooms, slots_for};
 
 /// What a run found out about a result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(in crate::exec) struct Hint {
     pub(in crate::exec) rows: u64,
     /// Pairs of a `Matches` result.
     pub(in crate::exec) pairs: u64,
-    /// Slots that were enough.
+    /// Slots that are enough.
     pub(in crate::exec) slots: u64,
     /// Slots that were enough for the set of each DISTINCT call.
     pub(in crate::exec) distinct_slots: Vec<u64>,
@@ -44,7 +44,35 @@ pub(in crate::exec) fn sizes_by(shape: &Shape, hint: &Hint) -> Sizes {
     }
 }
 
+/// Slots for as many groups as were found in a table of `slots`: a quarter of them is taken then, so that nobody walks far. A table
+/// much larger than that costs what it takes to clear and to read, and lies in no cache. `found` is 0 where nobody counted.
+pub(in crate::exec) fn slots_of_found(slots: u64, found: u64) -> u64 {
+    match slots_for(found.saturating_mul(2)).max(LEAST_SLOTS) {
+        enough if found > 0 && enough < slots => enough,
+        _ => slots,
+    }
+}
+
+/// A smaller table than of so many slots gains nothing.
+const LEAST_SLOTS: u64 = 1 << 12;
+
 /// A little more than last time; counts cannot change over the same columns, but nothing relies on it.
 pub(in crate::exec) fn with_slack(rows: u64) -> u64 {
     rows.saturating_add(rows / 8).saturating_add(64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_shrink_to_what_was_found_and_never_grow() {
+        // Nobody counted.
+        assert_eq!(slots_of_found(1 << 20, 0), 1 << 20);
+        assert_eq!(slots_of_found(1 << 20, 1), LEAST_SLOTS);
+        assert_eq!(slots_of_found(1 << 20, 5_000), 1 << 15);
+        assert_eq!(slots_of_found(1 << 20, 1 << 18), 1 << 20);
+        assert_eq!(slots_of_found(1 << 20, 1 << 19), 1 << 20);
+        assert_eq!(slots_of_found(64, 3), 64);
+    }
 }

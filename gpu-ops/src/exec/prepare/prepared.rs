@@ -58,6 +58,8 @@ pub(in crate::exec) struct Prepared {
     /// Sizes are read between steps although they are known: room that is exact for each step may be there where room for what
     /// an earlier run found is not.
     reads_sizes: AtomicBool,
+    /// Tables of groups that were made as large as the groups found in them ask for had no room: they stay as they were.
+    pub(in crate::exec) keeps_slots: AtomicBool,
     /// Microseconds on the device of the fastest complete run: others may have kept it busy meanwhile.
     fastest: AtomicU64,
     /// Bytes that the results of the last complete run of the fragment took, and one more; 0: none was complete.
@@ -222,6 +224,7 @@ impl Prepared {
             }),
             hints: Mutex::default(),
             reads_sizes: AtomicBool::new(false),
+            keeps_slots: AtomicBool::new(false),
             fastest: AtomicU64::new(u64::MAX),
             results_took: AtomicUsize::new(0),
             steps,

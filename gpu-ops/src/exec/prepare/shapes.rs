@@ -28,6 +28,8 @@ pub(in crate::exec) enum Shape {
         key_words: usize,
         /// It is a hash table, which can be made larger.
         hashed: bool,
+        /// Where a slot of a hash table has its key, and how many bytes of it.
+        key_at: (usize, usize),
         /// Groups of collected rows, without gaps.
         regrouped: Option<RegroupedLayout>,
         /// The collected rows that a hash table is made of: it has room for all groups that there can be.
@@ -55,6 +57,24 @@ pub(in crate::exec) struct CollectedShape {
     pub(in crate::exec) how: Regroup,
     pub(in crate::exec) bits: u32,
     pub(in crate::exec) slots: u64,
+}
+
+impl Shape {
+    /// Are the groups of a table of so many slots counted where sizes are read? Those of a hash table of its own that takes a good
+    /// part of the cache.
+    pub(in crate::exec) fn counts_groups(&self, slots: u64) -> bool {
+        const WORTH: u64 = 4 << 20;
+        match self {
+            Self::Groups {
+                hashed: true,
+                regrouped: None,
+                collected: None,
+                slot_bytes,
+                ..
+            } => slots.saturating_mul(*slot_bytes as u64) >= WORTH,
+            _ => false,
+        }
+    }
 }
 
 impl CollectedShape {
@@ -112,7 +132,7 @@ pub(in crate::exec) struct IndexShape {
     pub(in crate::exec) key_words: usize,
     pub(in crate::exec) unique: bool,
     pub(in crate::exec) existence: bool,
-    pub(in crate::exec) track_matches: bool,
+    pub(in crate::exec) mark_sets: usize,
     /// Bits of the words by which entries are sorted; none where they are not.
     pub(in crate::exec) order_bits: Vec<u32>,
     pub(in crate::exec) columns: Vec<ColumnShape>,
@@ -209,6 +229,7 @@ impl Shape {
                     slot_bytes: groups.stride,
                     key_words: if apart { groups.key_words } else { 0 },
                     hashed: groups.hashed(),
+                    key_at: (groups.key_offset, groups.key_bytes),
                     regrouped: groups.regrouped,
                     collected: groups.collected,
                     distinct_words: groups.distinct_words.clone(),
@@ -230,7 +251,7 @@ impl Shape {
                 key_words: index.key_words,
                 unique: index.unique,
                 existence: index.existence,
-                track_matches: index.track_matches,
+                mark_sets: index.mark_sets,
                 order_bits: match &index.order {
                     Some(order) => order.bits.clone(),
                     None => vec![],

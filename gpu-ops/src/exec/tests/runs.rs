@@ -39,7 +39,7 @@ fn index(kind: IndexKind, unique: bool) -> ResultLayout {
         null_equal: false,
         unique,
         existence: false,
-        track_matches: false,
+        mark_sets: 0,
         columns: vec![u32_layout()],
         borrowed: None,
     })

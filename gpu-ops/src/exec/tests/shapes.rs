@@ -14,7 +14,7 @@ fn index(kind: IndexKind, unique: bool, existence: bool) -> Shape {
         key_words: 1,
         unique,
         existence,
-        track_matches: true,
+        mark_sets: 1,
         order_bits: vec![],
         columns: if existence {
             vec![]
@@ -50,7 +50,7 @@ fn indexes_get_what_their_kind_needs() {
             (Part::Column(0), 1000),
             (Part::Valid(0), 1000),
             (Part::Bits, 32),
-            (Part::Marks, 32)
+            (Part::Marks(0), 32)
         ]
     );
     assert!(perfect.finishing(&sizes).is_empty());
@@ -63,7 +63,7 @@ fn indexes_get_what_their_kind_needs() {
             (Part::Column(0), 10),
             (Part::Valid(0), 10),
             (Part::KeyWord(0), 10),
-            (Part::Marks, 1)
+            (Part::Marks(0), 1)
         ]
     );
     assert_eq!(
@@ -79,7 +79,7 @@ fn indexes_get_what_their_kind_needs() {
     let set = index(IndexKind::Hash, false, true);
     assert_eq!(
         parts(&set.filling(&sizes)),
-        [(Part::KeyWord(0), 10), (Part::Marks, 1)]
+        [(Part::KeyWord(0), 10), (Part::Marks(0), 1)]
     );
     assert_eq!(parts(&set.finishing(&sizes)), [(Part::Keys, 32)]);
 }

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use warpline_gpu::primitives::{GroupNumbers, Keys, RowCount, number_groups};
+use warpline_gpu::primitives::{
+    GroupNumbers, Keys, RowCount, TakenWords, count_groups, number_groups,
+};
 
 use super::{Machine, Numbers, SIZES, machines};
 
@@ -121,5 +123,45 @@ fn a_full_table_says_so_and_counts_on_the_device_hold() {
         let found = number(&machine, &keys, 8, 1024, rows);
         assert_eq!(found.count, 100, "{}", machine.name);
         assert!(!found.overflow, "{}", machine.name);
+    }
+}
+
+#[test]
+fn taken_slots_are_counted() {
+    for machine in machines() {
+        for rows in SIZES {
+            for (stride, width, offset) in [(4, 4, 0), (8, 8, 0), (16, 4, 12), (32, 8, 16)] {
+                let taken = |slot: usize| slot % 3 == 0 || slot + 1 == rows;
+                let mut slots = vec![0u8; rows * stride];
+                for slot in (0..rows).filter(|slot| taken(*slot)) {
+                    // The highest byte alone counts as well.
+                    let byte = if slot % 2 == 0 { 0 } else { width - 1 };
+                    slots[slot * stride + offset + byte] = 0x80;
+                }
+                // What is beside the words tells nothing.
+                for slot in (0..rows).filter(|_| offset > 0) {
+                    slots[slot * stride] = 1;
+                }
+                let slots = machine.upload(&slots);
+                let count = machine.upload(&[5u64]);
+                let words = TakenWords {
+                    words: slots.ptr().offset(offset as u64),
+                    stride: stride as u64,
+                    width: width as u32,
+                };
+                let (runtime, stream) = (&machine.runtime, &machine.stream);
+                // SAFETY: there are as many slots.
+                unsafe {
+                    count_groups(runtime, stream, words, rows as u64, count.ptr()).unwrap();
+                }
+                let found = machine.read::<u64>(&count, 1)[0] - 5;
+                let label = format!("{}: {rows} slots of {stride} bytes", machine.name);
+                assert_eq!(
+                    found as usize,
+                    (0..rows).filter(|s| taken(*s)).count(),
+                    "{label}"
+                );
+            }
+        }
     }
 }

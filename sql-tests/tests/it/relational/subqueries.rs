@@ -1,5 +1,7 @@
 //! Scalar, IN and EXISTS subqueries, correlated or not, with the NULLs that make NOT IN hard.
 
+use warpline_sql_tests::Fixture;
+
 use super::tables::fixture;
 use crate::operators::support::check_all;
 
@@ -170,6 +172,85 @@ fn common_table_expressions_and_derived_tables() {
             "SELECT a.k, a.t, b.t AS u FROM (SELECT k, sum(z) AS t FROM l GROUP BY k) a \
              FULL JOIN (SELECT k, sum(z) AS t FROM r GROUP BY k) b ON a.k = b.k",
             "SELECT DISTINCT a.k FROM (SELECT k FROM l WHERE z > 2) a WHERE a.k NOT IN (SELECT u FROM p WHERE u > 3)",
+        ]
+        .map(String::from),
+    );
+}
+
+/// Two and three existence tests of one table by the same keys: a scan marks for all of them.
+#[test]
+fn existence_of_one_table_in_one_scan() {
+    let rows = |step: u32, rows: u32| {
+        format!(
+            "SELECT value AS id, CASE WHEN value % 11 = 0 THEN NULL ELSE value * {step} % 97 END AS k, value % 7 AS v, \
+             CASE WHEN value % 5 = 0 THEN NULL ELSE concat('ü', value % 3) END AS s FROM generate_series(1, {rows})"
+        )
+    };
+    let fixture = Fixture::device()
+        .table_from("few", &rows(5, 33))
+        .table_from("one", &rows(3, 1))
+        .table_from("many", &rows(3, 3000))
+        .table_from("none", "SELECT value AS id, value AS k, value AS v, 'a' AS s FROM generate_series(1, 9) WHERE value < 0")
+        .table_from("nulls", "SELECT value AS id, CAST(NULL AS BIGINT) AS k, value % 7 AS v, CAST(NULL AS VARCHAR) AS s FROM generate_series(1, 40)");
+    let marked = "SELECT id, s FROM few x WHERE EXISTS (SELECT 1 FROM many y WHERE y.k = x.k AND y.v <> x.v) \
+                  AND NOT EXISTS (SELECT 1 FROM many y WHERE y.k = x.k AND y.v <> x.v AND y.id > 2500)";
+    fixture.check(marked);
+    let plan = fixture.explain(marked);
+    assert!(plan.contains(", again if"), "{plan}");
+    let conditions = [
+        "y.v <> x.v",
+        "y.v > x.v AND y.id < 40",
+        "y.id % 3 = 1",
+        "y.s = 'ü1' AND x.v > 2",
+        "y.s < x.s AND y.id < 1000",
+    ];
+    let mut queries = Vec::new();
+    for (at, first) in conditions.iter().enumerate() {
+        let second = conditions[(at + 2) % conditions.len()];
+        let third = conditions[(at + 1) % conditions.len()];
+        for keys in ["y.k = x.k", "y.id = x.id", "y.k = x.k AND y.s = x.s"] {
+            let test = |not: &str, condition: &str| {
+                format!("{not} EXISTS (SELECT 1 FROM {{right}} y WHERE {keys} AND {condition})")
+            };
+            queries.push(format!("{} AND {}", test("", first), test("NOT", second)));
+            queries.push(format!(
+                "{} AND {} AND {}",
+                test("NOT", first),
+                test("NOT", second),
+                test("", third)
+            ));
+            queries.push(format!("{} AND {}", test("", first), test("", first)));
+        }
+    }
+    let sides = [
+        ("few", "many"),
+        ("one", "many"),
+        ("few", "none"),
+        ("none", "many"),
+        ("nulls", "many"),
+        ("few", "nulls"),
+    ];
+    let queries = queries.iter().enumerate().flat_map(|(at, tests)| {
+        // Every query of the first sides, and in turn of one of the others.
+        [sides[0], sides[1 + at % (sides.len() - 1)]].map(|(left, right)| {
+            let tests = tests.replace("{right}", right);
+            format!("SELECT id, k, s FROM {left} x WHERE {tests}")
+        })
+    });
+    let queries: Vec<String> = queries.collect();
+    check_all(&fixture, queries);
+    check_all(
+        &fixture,
+        [
+            // Other keys, another table, a condition on what the first test left.
+            "SELECT id FROM few x WHERE EXISTS (SELECT 1 FROM many y WHERE y.k = x.k AND y.v <> x.v) \
+             AND NOT EXISTS (SELECT 1 FROM many y WHERE y.id = x.id AND y.v = x.v)",
+            "SELECT id FROM few x WHERE EXISTS (SELECT 1 FROM many y WHERE y.k = x.k AND y.v <> x.v) \
+             AND NOT EXISTS (SELECT 1 FROM nulls y WHERE y.k = x.k AND y.v <> x.v)",
+            "SELECT n, count(*) AS c FROM (SELECT id % 4 AS n, k, v FROM few x WHERE EXISTS (SELECT 1 FROM many y WHERE y.k = x.k AND y.v <> x.v)) z \
+             WHERE NOT EXISTS (SELECT 1 FROM many y WHERE y.k = z.k AND y.v < z.v AND y.id > 2000) AND n > 0 GROUP BY n",
+            "SELECT x.id, z.id FROM few x JOIN few z ON x.k = z.k WHERE EXISTS (SELECT 1 FROM many y WHERE y.k = x.k AND y.v <> z.v) \
+             AND NOT EXISTS (SELECT 1 FROM many y WHERE y.k = x.k AND y.v <> z.v AND y.id > 2990)",
         ]
         .map(String::from),
     );
