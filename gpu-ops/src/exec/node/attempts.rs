@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::error::{GpuError, Result};
 use crate::exec::frame::results::Frame;
@@ -13,11 +14,13 @@ use crate::exec::node::inputs::{Collected, InputLimits, collect};
 use crate::exec::node::ladder::{Ladder, Rung};
 use crate::exec::node::report::FragmentReport;
 use crate::exec::node::shared::Shared;
+use crate::exec::node::threads::{guarded, on_thread};
 use crate::exec::output::host::{Delivered, Host};
 use crate::exec::prepare::compile::warm_up;
 use crate::memory::{Budget, Turn};
 use crate::parquet::ChunkCounts;
 use crate::query::{Query, StopOnDrop};
+use crate::runtime::slots::Slot;
 use crate::tables::{InputRows, LoadedTable};
 use crate::trace::{HostSpan, Track, Work};
 
@@ -153,7 +156,7 @@ impl FragmentRun {
                     drop(turn);
                     turn = Arc::new(self.begin(true).await?);
                     let runtime = Arc::clone(&self.shared.runtime);
-                    blocking(move || runtime.evict()).await??;
+                    on_thread(move || runtime.evict()).await??;
                 }
                 Rung::OutOfCore(_) if self.shared.room.tighten() => {
                     log::info!("{error}: trying again with less room for columns");
@@ -170,7 +173,7 @@ impl FragmentRun {
             return Ok(turn);
         }
         let query = Arc::clone(&self.query);
-        blocking(move || {
+        on_thread(move || {
             if alone && let Some(turn) = pool.begin_alone(&query)? {
                 return Ok(turn);
             }
@@ -234,13 +237,18 @@ impl FragmentRun {
             };
             // Compiling and waiting for the device would block the executor's threads. The task goes on when
             // the query is dropped, so that memory outlives the kernels that use it.
+            let place = match outcome {
+                Some(_) => None,
+                None => self.place_at_once(&tables),
+            };
+            let at_once = place.is_some();
             let task = {
                 let (shared, deliver) = (Arc::clone(&self.shared), deliver.clone());
                 let (query, profile) = (Arc::clone(&self.query), self.profile);
                 let turn = Arc::clone(turn);
                 move || {
                     let _entered = query.enter();
-                    let outcome = shared.run(&tables, None, &stream, profile, &deliver);
+                    let outcome = shared.run(&tables, None, &stream, profile, &deliver, place);
                     drop(lease);
                     if let (Some((pilot, sharing)), Ok((output, report))) = (pilot, &outcome) {
                         pilot.land(&(sharing.copy)(output), report);
@@ -253,7 +261,10 @@ impl FragmentRun {
                 Some(overlapped) => overlapped,
                 None => {
                     let _executing = self.traced(Work::Execute, "prepare and run");
-                    blocking(task).await?
+                    match at_once {
+                        true => guarded(task)?,
+                        false => on_thread(task).await?,
+                    }
                 }
             };
             match outcome {
@@ -269,6 +280,14 @@ impl FragmentRun {
         Err(GpuError::Internal(format!(
             "a fragment's columns were asked for in {MOST_RELOADS} encodings"
         )))
+    }
+
+    /// A place for a run that is so short that the executor's thread does it itself, as it does the work of an operator on a batch.
+    fn place_at_once(&self, tables: &[Arc<LoadedTable>]) -> Option<Slot> {
+        // An executor with a single thread has others to serve meanwhile.
+        let alone = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;
+        let _entered = self.query.enter();
+        self.shared.place_at_once(tables).filter(|_| !alone)
     }
 
     /// Add to a report what was done before the run.
@@ -317,11 +336,4 @@ impl FragmentRun {
         report.ladder = counts;
         Ok((output, report))
     }
-}
-
-/// Work that blocks, on a thread for that.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|e| GpuError::Internal(format!("the device task ended early: {e}")))
 }

@@ -19,6 +19,7 @@ use crate::exec::node::fragment::RunState;
 use crate::exec::node::inputs::Collected;
 use crate::exec::node::report::{FragmentReport, SecondPlan};
 use crate::exec::node::shared::Shared;
+use crate::exec::node::threads::on_thread;
 use crate::exec::output::chunks::OutputChunks;
 use crate::exec::output::host::{Delivered, Host};
 use crate::memory::BatchFile;
@@ -205,7 +206,7 @@ fn in_chunks(
     let first = std::iter::once(Either::Left(ready(Ok(Ok(first)))));
     let rest = std::iter::from_fn(move || rest.next());
     // Chunks are asked for in their order, whichever thread is the first to run.
-    let rest = rest.map(|chunk| Either::Right(spawn_blocking(move || chunk.decode())));
+    let rest = rest.map(|chunk| Either::Right(on_thread(move || chunk.decode())));
     futures::stream::iter(first.chain(rest))
         .buffered(2)
         .map(|batch| {

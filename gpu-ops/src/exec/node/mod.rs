@@ -2,7 +2,7 @@
 //!
 //! `attempts` loads the columns and runs a fragment until there is memory for it (`ladder`, `room`); `overlap` begins while the largest
 //! table is still being read; `race` lets the CPU's plan run beside a first run; `flights` lets equal runs be one; `inputs` are the CPU plans below a fragment;
-//! `replan` is what a run found out that the next plan must know.
+//! `threads` is where runs are done; `replan` is what a run found out that the next plan must know.
 
 pub(super) mod attempts;
 pub(super) mod boxes;
@@ -18,6 +18,7 @@ pub(super) mod race;
 pub(super) mod report;
 pub(super) mod room;
 pub(super) mod shared;
+pub(super) mod threads;
 pub(super) mod time_limit;
 
 pub use boxes::{Entry, boxed};

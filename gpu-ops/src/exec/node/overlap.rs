@@ -6,10 +6,6 @@
 //! out otherwise: then the fragment is run as if there had been no offer.
 
 use std::sync::Arc;
-use std::thread;
-
-use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 
 use crate::column::ColumnRoom;
 use crate::device::Stream;
@@ -17,15 +13,13 @@ use crate::error::{GpuError, Result};
 use crate::exec::frame::results::Frame;
 use crate::exec::node::attempts::FragmentRun;
 use crate::exec::node::report::FragmentReport;
+use crate::exec::node::threads::on_thread;
 use crate::exec::output::host::Host;
 use crate::exec::prepare::bind::OverlapScan;
 use crate::exec::prepare::sorter::DeviceSorter;
 use crate::pipeline::ScanSource;
 use crate::tables::{ColumnRequest, LoadFor, LoadProgress, LoadedTable, WithdrawOnDrop};
 use crate::trace::Work;
-
-/// Plans are trees: whoever makes pipelines of them goes down as deep as they are.
-const STACK_BYTES: usize = 32 << 20;
 
 /// What a run made of the tables before they were loaded; `None` when there was none, or when it is worth nothing.
 type Outcome<T> = Option<Result<(T, FragmentReport)>>;
@@ -75,7 +69,8 @@ impl FragmentRun {
             tables.insert(scan, offer.await.ok()?);
             let arrival = Arc::clone(&arrival);
             let overlap = OverlapScan { scan, arrival };
-            self.run_overlapped(overlap, tables, deliver.clone()).await
+            let run = self.run_overlapped(overlap, tables, deliver.clone());
+            Some(run.await)
         };
         // Also after an error: what overlaps the load holds memory of the load.
         let (loaded, outcome) = tokio::join!(arriving, running);
@@ -131,47 +126,27 @@ impl FragmentRun {
         load.await
     }
 
-    /// Run over tables of which one is still coming; `None` when there is no thread for it.
+    /// Run over tables of which one is still coming.
     ///
-    /// The thread is its own: of those that the executor has for work that blocks, the load needs some, and must not wait for
+    /// The thread is none of those that the executor has for work that blocks: the load needs some of them, and must not wait for
     /// runs that wait for it.
     async fn run_overlapped<T: Send + 'static>(
         &self,
         overlap: OverlapScan,
         tables: Vec<Arc<LoadedTable>>,
         deliver: impl Fn(&Frame<'_>, &Host) -> Result<T> + Send + 'static,
-    ) -> Outcome<T> {
+    ) -> Result<(T, FragmentReport)> {
         let (shared, query) = (Arc::clone(&self.shared), Arc::clone(&self.query));
-        let (profile, executor) = (self.profile, Handle::current());
-        let (sender, receiver) = oneshot::channel();
-        let run = move || {
-            let _context = executor.enter();
+        let profile = self.profile;
+        let executing = self.traced(Work::Execute, "prepare and run while rows come");
+        let outcome = on_thread(move || {
             let _entered = query.enter();
             let lease = shared.runtime.lease_stream()?;
             let stream = lease.of(query.cancel());
-            shared.run(&tables, Some(&overlap), &stream, profile, &deliver)
-        };
-        let executing = self.traced(Work::Execute, "prepare and run while rows come");
-        let thread = thread::Builder::new()
-            .name("warpline overlap".into())
-            .stack_size(STACK_BYTES)
-            .spawn(move || {
-                let outcome = run();
-                // Who has the outcome finds no memory held for it.
-                drop(run);
-                // Where nobody waits for it any more, it is dropped here.
-                let _ = sender.send(outcome);
-            });
-        if let Err(error) = thread {
-            log::info!("running when all rows have come: {error}");
-            return None;
-        }
-        let outcome = receiver.await;
+            shared.run(&tables, Some(&overlap), &stream, profile, &deliver, None)
+        });
+        let outcome = outcome.await;
         drop(executing);
-        Some(outcome.unwrap_or_else(|_| {
-            Err(GpuError::Internal(
-                "a run over rows that come ended early".into(),
-            ))
-        }))
+        outcome?
     }
 }

@@ -25,7 +25,7 @@ use crate::exec::prepare::replan::ReplanFacts;
 use crate::graph::{Graph, Parts, Policy};
 use crate::query::Query;
 use crate::runtime::Runtime;
-use crate::runtime::slots::{Slot, default_places};
+use crate::runtime::slots::{Length, Slot, default_places};
 use crate::tables::LoadedTable;
 use crate::trace::Work;
 
@@ -121,6 +121,7 @@ impl Shared {
         stream: &Stream,
         profile: bool,
         deliver: Deliver<'_, T>,
+        mut held: Option<Slot>,
     ) -> Result<(T, FragmentReport)> {
         let mut report = FragmentReport::default();
         loop {
@@ -131,10 +132,11 @@ impl Shared {
             }
             let budget = self.runtime.pool().budget();
             prepared.expect_results(self.room.results(budget));
-            let place = match overlap {
+            let place = match (held.take(), overlap) {
+                (Some(place), _) => Some(place),
                 // It waits for files most of the time.
-                Some(_) => None,
-                None => self.place(&prepared)?,
+                (None, Some(_)) => None,
+                (None, None) => self.place(&prepared)?,
             };
             report.queue_ms += place.as_ref().map_or(0.0, |p| p.waited.as_secs_f64() * 1e3);
             let outcome = execute(&self.runtime, stream, &prepared, deliver, profile);
@@ -179,22 +181,45 @@ impl Shared {
         }
     }
 
+    fn places(&self) -> usize {
+        match self.options.concurrency {
+            0 => default_places(),
+            most => most,
+        }
+    }
+
+    /// A place on the device, if there is one now, for a run that has all it needs and is over before another thread would
+    /// have been woken for it and told of its end.
+    pub(in crate::exec) fn place_at_once(&self, tables: &[Arc<LoadedTable>]) -> Option<Slot> {
+        let prepared = self.prepared.lock().clone()?;
+        let ready =
+            prepared.known().is_some() && prepared.is_complete() && self.suits(&prepared, tables);
+        let length = prepared.length();
+        if !ready || length != Length::Short {
+            return None;
+        }
+        self.runtime.slots().try_take(length, self.places())
+    }
+
     /// A place on the device for the query of this thread.
     fn place(&self, prepared: &Prepared) -> Result<Option<Slot>> {
         let Some(query) = Query::current() else {
             return Ok(None);
         };
         let slots = self.runtime.slots();
-        let most = match self.options.concurrency {
-            0 => default_places(),
-            most => most,
-        };
+        let most = self.places();
         let length = prepared.length();
         if let Some(place) = slots.try_take(length, most) {
             return Ok(Some(place));
         }
         let _parked = self.runtime.pool().park(&query);
         slots.take(&query, length, most).map(Some)
+    }
+
+    /// Was this prepared for these columns, and for as much memory as there is?
+    fn suits(&self, prepared: &Prepared, tables: &[Arc<LoadedTable>]) -> bool {
+        let short = self.room.results_may_spill();
+        prepared.fits(tables) && (prepared.graph.parts.allowed() || !short)
     }
 
     /// What was prepared for these columns, or anew; the second value tells which.
@@ -205,9 +230,7 @@ impl Shared {
         stream: &Stream,
     ) -> Result<(Arc<Prepared>, bool)> {
         let kept = self.prepared.lock().clone();
-        let short = self.room.results_may_spill();
-        let suits = |p: &Arc<Prepared>| p.fits(tables) && (p.graph.parts.allowed() || !short);
-        if let Some(prepared) = kept.filter(suits) {
+        if let Some(prepared) = kept.filter(|kept| self.suits(kept, tables)) {
             return Ok((prepared, true));
         }
         let trace = self.runtime.trace();
