@@ -188,17 +188,22 @@ impl Shared {
         }
     }
 
-    /// A place on the device, if there is one now, for a run that has all it needs and is over before another thread would
-    /// have been woken for it and told of its end.
+    /// A place on the device, if there is one now, for a run that has all it needs, memory as well, and is over before another
+    /// thread would have been woken for it and told of its end.
     pub(in crate::exec) fn place_at_once(&self, tables: &[Arc<LoadedTable>]) -> Option<Slot> {
         let prepared = self.prepared.lock().clone()?;
-        let ready =
-            prepared.known().is_some() && prepared.is_complete() && self.suits(&prepared, tables);
         let length = prepared.length();
-        if !ready || length != Length::Short {
-            return None;
-        }
-        self.runtime.slots().try_take(length, self.places())
+        let pool = self.runtime.pool();
+        let has_room = || {
+            let results = self.room.results(pool.budget());
+            results.is_some_and(|bytes| bytes <= pool.available())
+        };
+        let ready = length == Length::Short
+            && prepared.known().is_some()
+            && prepared.is_complete()
+            && self.suits(&prepared, tables)
+            && has_room();
+        ready.then(|| self.runtime.slots().try_take(length, self.places()))?
     }
 
     /// A place on the device for the query of this thread.

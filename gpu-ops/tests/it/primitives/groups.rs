@@ -131,11 +131,11 @@ fn taken_slots_are_counted() {
     for machine in machines() {
         for rows in SIZES {
             for (stride, width, offset) in [(4, 4, 0), (8, 8, 0), (16, 4, 12), (32, 8, 16)] {
-                let taken = |slot: usize| slot % 3 == 0 || slot + 1 == rows;
+                let taken = |slot: usize| slot.is_multiple_of(3) || slot + 1 == rows;
                 let mut slots = vec![0u8; rows * stride];
                 for slot in (0..rows).filter(|slot| taken(*slot)) {
                     // The highest byte alone counts as well.
-                    let byte = if slot % 2 == 0 { 0 } else { width - 1 };
+                    let byte = if slot.is_multiple_of(2) { 0 } else { width - 1 };
                     slots[slot * stride + offset + byte] = 0x80;
                 }
                 // What is beside the words tells nothing.

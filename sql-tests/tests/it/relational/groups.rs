@@ -285,8 +285,8 @@ fn tables_of_few_groups_shrink() {
         // The columns are there from then on.
         fixture.check(&sql(2));
         let peaks = [1, 2].map(|_| {
-            let run = fixture.run(&sql(1)).unwrap();
-            run.metrics.peak_device_bytes.unwrap()
+            let run = fixture.run(&sql(1)).expect("an answer");
+            run.metrics.peak_device_bytes.expect("a run on the device")
         });
         assert!(peaks[1] < peaks[0], "{keys}: {peaks:?}");
         fixture.check(&sql(1));
