@@ -30,8 +30,17 @@ impl Draw<'_> {
                     classes: Some(vec![class]),
                     ..inner
                 };
-                let query = Box::new(self.plain(&inner));
-                condition(negated, None, query)
+                let query = self.plain(&inner);
+                let other = self.with_fewer_conditions(&query);
+                let first = condition(negated, None, Box::new(query));
+                match other {
+                    Some(other) => {
+                        let negated = self.random.chance(60) != negated;
+                        let second = condition(negated, None, Box::new(other));
+                        Expr::call(Class::Bool, "({} AND {})", vec![first, second])
+                    }
+                    None => first,
+                }
             }
             1 => {
                 let inner = Ask {
@@ -88,6 +97,24 @@ impl Draw<'_> {
     fn plain(&mut self, ask: &Ask) -> crate::fuzz::query::Query {
         use crate::fuzz::query::{Body, Query};
         Query::of(Body::Select(Box::new(self.select(ask))))
+    }
+
+    /// Now and then the same query without one of its conditions, but with the last one, which correlates it: two tests of one table.
+    fn with_fewer_conditions(
+        &mut self,
+        query: &crate::fuzz::query::Query,
+    ) -> Option<crate::fuzz::query::Query> {
+        use crate::fuzz::query::Body;
+        let mut other = query.clone();
+        let Body::Select(select) = &mut other.body else {
+            return None;
+        };
+        let others = select.filter.len().checked_sub(1)?;
+        if others == 0 || !self.random.chance(60) {
+            return None;
+        }
+        select.filter.remove(self.random.below(others));
+        Some(other)
     }
 
     /// An equality between a column of a query around and one inside.
