@@ -185,7 +185,7 @@ fn decode_words<const W: usize>(
     decode_with(data_type, encoding, nulls, codes)
 }
 
-/// Decode codes, zero-extended (sign-extended for 16 bytes). Loops over them have no branch, so that they become vector instructions.
+/// Decode codes, zero-extended (sign-extended for 16 bytes). Loops over them have no branch.
 fn decode_with(
     data_type: &DataType,
     encoding: &Encoding,
@@ -237,6 +237,12 @@ fn decode_with(
     finish(make_array(data), data_type)
 }
 
+/// The largest of the codes, and all of them as keys, which they are where that is in the dictionary.
+fn keys_of(codes: impl Iterator<Item = u64> + Clone) -> (u64, Vec<u32>) {
+    let largest = codes.clone().fold(0, u64::max);
+    (largest, codes.map(|code| code as u32).collect())
+}
+
 /// Strings by dictionary code; codes of null rows are not looked at.
 fn decode_dictionary(
     data_type: &DataType,
@@ -245,18 +251,11 @@ fn decode_dictionary(
     nulls: Option<NullBuffer>,
 ) -> Result<ArrayRef> {
     let rows = codes.len();
-    let (largest, keys): (u64, Vec<u32>) = match &nulls {
-        None => (
-            codes.clone().fold(0, u64::max),
-            codes.map(|code| code as u32).collect(),
-        ),
+    let (largest, keys) = match &nulls {
+        None => keys_of(codes),
         Some(nulls) => {
             let codes = codes.zip(nulls);
-            let codes = codes.map(|(code, known)| if known { code } else { 0 });
-            (
-                codes.clone().fold(0, u64::max),
-                codes.map(|code| code as u32).collect(),
-            )
+            keys_of(codes.map(|(code, known)| if known { code } else { 0 }))
         }
     };
     let known = rows - nulls.as_ref().map_or(0, NullBuffer::null_count);

@@ -2,8 +2,8 @@
 
 use warpline_cuda::kernels::{self, ArrowColumnArgs};
 
-use super::{BLOCK, grid, launch};
-use crate::device::{DevicePtr, LaunchConfig, Stream};
+use super::{launch, one_each};
+use crate::device::{DevicePtr, Stream};
 use crate::error::Result;
 use crate::runtime::Runtime;
 
@@ -22,14 +22,6 @@ pub struct CodesToWiden {
     pub out_width: u8,
     /// How many.
     pub rows: u64,
-}
-
-fn config(runtime: &Runtime, rows: u64) -> LaunchConfig {
-    LaunchConfig {
-        grid: grid(runtime, rows, u64::from(BLOCK)),
-        block: BLOCK,
-        shared_bytes: 0,
-    }
 }
 
 /// Values of their type's width, of codes.
@@ -56,7 +48,7 @@ pub unsafe fn widen_codes(runtime: &Runtime, stream: &Stream, of: &CodesToWiden)
     };
     let kernel = runtime.builtin("widen_codes", 0, kernels::arrow_columns)?;
     // SAFETY: the caller vouches for both ranges.
-    unsafe { launch(runtime, stream, &kernel, config(runtime, of.rows), &args) }
+    unsafe { launch(runtime, stream, &kernel, one_each(runtime, of.rows), &args) }
 }
 
 /// A bit for each of `rows` bytes: is it not 0? `out` has words of 4 bytes; the number of bytes that are 0 is added to `zeros`
@@ -87,5 +79,5 @@ pub unsafe fn pack_flags(
     };
     let kernel = runtime.builtin("pack_flags", 0, kernels::arrow_columns)?;
     // SAFETY: the caller vouches for the ranges.
-    unsafe { launch(runtime, stream, &kernel, config(runtime, rows), &args) }
+    unsafe { launch(runtime, stream, &kernel, one_each(runtime, rows), &args) }
 }

@@ -1,10 +1,10 @@
-//! Group numbers: dense codes for the keys of rows.
+//! Groups of rows: dense codes for their keys, and how many there are in a table.
 
 use warpline_cuda::kernels::{self, CountGroupsArgs, GROUP_PROBES, NumberGroupsArgs};
 
 use super::partition::Keys;
-use super::{BLOCK, RowCount, check_numbered, fill, grid, launch};
-use crate::device::{DevicePtr, Kernel, LaunchConfig, Stream};
+use super::{RowCount, check_numbered, fill, launch, one_each};
+use crate::device::{DevicePtr, Kernel, Stream};
 use crate::error::Result;
 use crate::runtime::Runtime;
 
@@ -63,11 +63,7 @@ pub unsafe fn count_groups(
         padding: 0,
     };
     let kernel = runtime.builtin("count_groups", 0, kernels::group_count)?;
-    let config = LaunchConfig {
-        grid: grid(runtime, slots, u64::from(BLOCK)),
-        block: BLOCK,
-        shared_bytes: 0,
-    };
+    let config = one_each(runtime, slots);
     // SAFETY: the caller vouches.
     unsafe { launch(runtime, stream, &kernel, config, &args) }
 }
@@ -111,11 +107,7 @@ pub unsafe fn number_groups(
         padding: 0,
     };
     let kernel = numbering(runtime, keys.width)?;
-    let config = LaunchConfig {
-        grid: grid(runtime, rows.most(), u64::from(BLOCK)),
-        block: BLOCK,
-        shared_bytes: 0,
-    };
+    let config = one_each(runtime, rows.most());
     // SAFETY: the caller vouches for every address.
     unsafe {
         fill(runtime, stream, table.states, 0, table.slots * 4)?;

@@ -8,8 +8,8 @@ use warpline_cuda::kernels::{self, HashIndexArgs, MOST_KEY_WORDS};
 
 use super::columns::gather;
 use super::sort::sort_rows;
-use super::{BLOCK, RowCount, check_numbered, exclusive_sum, fill, grid, launch, scratch};
-use crate::device::{DevicePtr, Kernel, LaunchConfig, Stream};
+use super::{RowCount, check_numbered, exclusive_sum, fill, launch, one_each, scratch};
+use crate::device::{DevicePtr, Kernel, Stream};
 use crate::error::{GpuError, Result};
 use crate::runtime::Runtime;
 
@@ -364,11 +364,7 @@ unsafe fn over_rows(
         return Ok(());
     }
     let kernel: Kernel = runtime.builtin(name, key_words, || kernels::hash_index(key_words))?;
-    let config = LaunchConfig {
-        grid: grid(runtime, args.most, u64::from(BLOCK)),
-        block: BLOCK,
-        shared_bytes: 0,
-    };
+    let config = one_each(runtime, args.most);
     // SAFETY: passed on to the caller.
     unsafe { launch(runtime, stream, &kernel, config, args) }
 }

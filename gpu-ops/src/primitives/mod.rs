@@ -108,6 +108,15 @@ fn grid(runtime: &Runtime, items: u64, per_block: u64) -> u32 {
     u32::try_from(items.div_ceil(per_block).clamp(1, resident)).unwrap_or(u32::MAX)
 }
 
+/// A launch in which blocks of [`BLOCK`] threads go over `items` items, one a thread at a time.
+fn one_each(runtime: &Runtime, items: u64) -> LaunchConfig {
+    LaunchConfig {
+        grid: grid(runtime, items, u64::from(BLOCK)),
+        block: BLOCK,
+        shared_bytes: 0,
+    }
+}
+
 /// Queue one launch of a kernel of this module.
 ///
 /// # Safety

@@ -7,7 +7,7 @@ use warpline_cuda::kernels::{
 
 use super::columns::gather;
 use super::partition::{KeyOrder, Keys, order_by_keys};
-use super::{BLOCK, RowCount, check_numbered, grid, launch, scratch};
+use super::{BLOCK, RowCount, check_numbered, grid, launch, one_each, scratch};
 use crate::device::{DevicePtr, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
 use crate::runtime::Runtime;
@@ -188,11 +188,7 @@ pub unsafe fn number_ranges(
         args.bits[w] = *bits;
     }
     let kernel = runtime.builtin("range_numbers", 0, kernels::range_numbers)?;
-    let config = LaunchConfig {
-        grid: grid(runtime, rows.most(), u64::from(BLOCK)),
-        block: BLOCK,
-        shared_bytes: 0,
-    };
+    let config = one_each(runtime, rows.most());
     // SAFETY: passed on to the caller.
     unsafe { launch(runtime, stream, &kernel, config, &args) }
 }
@@ -255,11 +251,7 @@ unsafe fn number_rows(
         most: rows.most(),
     };
     let kernel = runtime.builtin("number_rows", 0, kernels::sort_keys)?;
-    let config = LaunchConfig {
-        grid: grid(runtime, rows.most(), u64::from(BLOCK)),
-        block: BLOCK,
-        shared_bytes: 0,
-    };
+    let config = one_each(runtime, rows.most());
     // SAFETY: passed on to the caller.
     unsafe { launch(runtime, stream, &kernel, config, &args) }
 }

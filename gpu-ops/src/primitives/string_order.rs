@@ -3,9 +3,9 @@
 use warpline_cuda::kernels::{self, STRING_HEAD_BYTES, StringOrderArgs};
 
 use super::sort::sort_rows;
-use super::{BLOCK, RowCount, check_numbered, exclusive_sum, grid, launch, scratch, to_usize};
+use super::{RowCount, check_numbered, exclusive_sum, launch, one_each, scratch, to_usize};
 use crate::column::{DistinctStrings, SortedStrings};
-use crate::device::{DevicePtr, LaunchConfig, Stream};
+use crate::device::{DevicePtr, Stream};
 use crate::error::Result;
 use crate::memory::DeviceBuffer;
 use crate::primitives::{StringRows, gather_strings};
@@ -186,11 +186,7 @@ impl Sorting<'_> {
     /// As [`launch`].
     unsafe fn launch(&self, name: &'static str, args: &StringOrderArgs) -> Result<()> {
         let kernel = self.runtime.builtin(name, 0, kernels::string_order)?;
-        let config = LaunchConfig {
-            grid: grid(self.runtime, args.count, u64::from(BLOCK)),
-            block: BLOCK,
-            shared_bytes: 0,
-        };
+        let config = one_each(self.runtime, args.count);
         // SAFETY: passed on to the caller.
         unsafe { launch(self.runtime, self.stream, &kernel, config, args) }
     }

@@ -2,8 +2,8 @@
 
 use warpline_cuda::kernels::{self, GatherStringsArgs};
 
-use super::{BLOCK, RowCount, exclusive_sum, grid, launch, scratch, to_usize};
-use crate::device::{DevicePtr, LaunchConfig, Stream};
+use super::{RowCount, exclusive_sum, launch, one_each, scratch, to_usize};
+use crate::device::{DevicePtr, Stream};
 use crate::error::{GpuError, Result};
 use crate::memory::DeviceBuffer;
 use crate::runtime::Runtime;
@@ -52,14 +52,6 @@ impl StringRows {
     }
 }
 
-fn config(runtime: &Runtime, items: u64) -> LaunchConfig {
-    LaunchConfig {
-        grid: grid(runtime, items, u64::from(BLOCK)),
-        block: BLOCK,
-        shared_bytes: 0,
-    }
-}
-
 /// Where each of the chosen strings begins when they lie one after the other, and the end of the last: `rows.most() + 1` words at
 /// `into`. Beyond a number of rows that only the device knows, strings are empty.
 ///
@@ -83,7 +75,13 @@ pub unsafe fn string_offsets(
     let rows = RowCount::Known(args.most);
     // SAFETY: the scratch has a length a row; for the rest the caller vouches.
     unsafe {
-        launch(runtime, stream, &kernel, config(runtime, args.most), &args)?;
+        launch(
+            runtime,
+            stream,
+            &kernel,
+            one_each(runtime, args.most),
+            &args,
+        )?;
         exclusive_sum(runtime, stream, lengths.ptr(), into, rows, true)
     }
 }
@@ -115,7 +113,7 @@ pub unsafe fn copy_strings(
     let lanes = args.most.saturating_mul(1 << args.lanes_log2);
     let kernel = runtime.builtin("copy_strings", 0, kernels::strings_gather)?;
     // SAFETY: the caller vouches.
-    unsafe { launch(runtime, stream, &kernel, config(runtime, lanes), &args) }
+    unsafe { launch(runtime, stream, &kernel, one_each(runtime, lanes), &args) }
 }
 
 /// The strings of chosen rows, one after the other: their offsets (`u64`, `rows.most() + 1` of them) and their bytes.

@@ -6,7 +6,7 @@ use warpline_cuda::kernels::{
 };
 pub use warpline_cuda::kernels::{RunningCombine, RunningValue};
 
-use super::{BLOCK, RowCount, check_numbered, grid, launch, scratch};
+use super::{BLOCK, RowCount, check_numbered, grid, launch, one_each, scratch};
 use crate::device::{DevicePtr, Kernel, LaunchConfig, Stream};
 use crate::error::Result;
 use crate::runtime::Runtime;
@@ -68,11 +68,7 @@ pub unsafe fn number_windows(
         count: rows.count(),
         most: rows.most(),
     };
-    let config = LaunchConfig {
-        grid: grid(runtime, rows.most() + 1, u64::from(BLOCK)),
-        block: BLOCK,
-        shared_bytes: 0,
-    };
+    let config = one_each(runtime, rows.most() + 1);
     for name in ["window_starts", "window_numbers"] {
         let kernel = runtime.builtin(name, 0, kernels::window)?;
         // SAFETY: the caller vouches for all but the scratch, which is reused only behind these launches.
@@ -199,11 +195,7 @@ pub unsafe fn frame_extremes(
     for (name, level, size) in steps {
         args.level = level;
         let kernel = kernel_over(runtime, name, (value, combine), kernels::window_extremes)?;
-        let config = LaunchConfig {
-            grid: grid(runtime, size, u64::from(BLOCK)),
-            block: BLOCK,
-            shared_bytes: 0,
-        };
+        let config = one_each(runtime, size);
         // SAFETY: the caller vouches for all but the scratch, which is reused only behind these launches.
         unsafe { launch(runtime, stream, &kernel, config, &args)? };
     }

@@ -3,8 +3,8 @@
 pub use warpline_cuda::kernels::Numbering;
 use warpline_cuda::kernels::{self, FirstArgs, MOST_SORT_WORDS};
 
-use super::{BLOCK, RowCount, check_numbered, exclusive_sum, grid, launch, scratch};
-use crate::device::{DevicePtr, LaunchConfig, Stream};
+use super::{RowCount, check_numbered, exclusive_sum, launch, one_each, scratch};
+use crate::device::{DevicePtr, Stream};
 use crate::error::{GpuError, Result};
 use crate::runtime::Runtime;
 
@@ -71,11 +71,7 @@ pub unsafe fn first_of_partitions(
         args.words[w] = *word;
         args.partition[w] = *partition;
     }
-    let config = LaunchConfig {
-        grid: grid(runtime, rows.most().max(1), u64::from(BLOCK)),
-        block: BLOCK,
-        shared_bytes: 0,
-    };
+    let config = one_each(runtime, rows.most().max(1));
     let run = |name: &'static str, args: &FirstArgs| -> Result<()> {
         let kernel = runtime.builtin(name, 0, kernels::window_first)?;
         // SAFETY: the caller vouches for all but the scratch, which has a word more than rows and is reused only behind these

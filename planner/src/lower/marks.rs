@@ -4,9 +4,10 @@
 //! marks for each; a second index of the rows that the first join leaves, and another scan, are spared.
 
 use warpline_gpu::expr::Expr;
-use warpline_gpu::graph::{Build, Pipeline, Probe, ProbeKind, ResultId, Sink, Source, Stage, Step};
+use warpline_gpu::graph::{Pipeline, Probe, ProbeKind, ResultId, Sink, Source, Stage, Step};
 
 use super::side::Side;
+use super::sideways::builder;
 use super::{Lowerer, OpenPipeline, in_order, scope, unused};
 use crate::reason::Reason;
 use crate::rel::expr::{all_same, substitute_all};
@@ -38,7 +39,8 @@ impl Lowerer<'_> {
     }
 
     /// Where the rows of `open`, the left side of a semi or anti join, come from an index that a scan of the right side's table
-    /// marks by the same keys, that scan marks for this join as well: its rows. `None`: the sides are others, and nothing changed.
+    /// marks by the same keys, that scan marks for this join as well: its rows. `None`: the sides are others, or a condition can fail;
+    /// nothing changed.
     pub(super) fn mark_again(
         &mut self,
         join: &Join,
@@ -49,7 +51,8 @@ impl Lowerer<'_> {
             return Ok(None);
         };
         let filtered = |stage: &Stage| matches!(stage, Stage::Filter(_));
-        let Some(build) = self.build_of(*index).filter(|build| {
+        let built = builder(&self.steps, *index).map(|(_, build)| build);
+        let Some(build) = built.filter(|build| {
             build.order.is_none() && build.join.is_none() && build.null_equal == join.null_equal
         }) else {
             return Ok(None);
@@ -83,31 +86,31 @@ impl Lowerer<'_> {
 
         let probe = &mut marking.probe;
         let first = std::mem::take(&mut probe.residual);
-        for set in &mut probe.marks {
-            set.splice(0..0, first.iter().cloned());
+        // Other rows are tested than before: those that an earlier join leaves out as well, and of the table those alone that match.
+        let tested = [&keys, &filters, &marking.filters, &first, &residual];
+        if tested.into_iter().flatten().any(Expr::may_fault) {
+            return Ok(None);
         }
+        // Filters that both have stay in front, others are conditions of their sets.
+        let (in_front, of_others, of_this) = match all_same(&filters, &marking.filters) {
+            true => (filters, vec![], vec![]),
+            false => (vec![], marking.filters, filters),
+        };
+        for set in &mut probe.marks {
+            *set = in_order([&of_others, &first, &*set].map(Vec::clone).concat());
+        }
+        probe.marks.push(in_order([of_this, residual].concat()));
         let mut stages = Vec::new();
-        if all_same(&filters, &marking.filters) {
-            stages.extend(Some(Stage::Filter(filters)).filter(|_| !marking.filters.is_empty()));
-            probe.marks.push(residual);
-        } else {
-            for set in &mut probe.marks {
-                set.splice(0..0, marking.filters.iter().cloned());
-            }
-            probe.marks.push([filters, residual].concat());
-        }
-        for set in &mut probe.marks {
-            *set = in_order(std::mem::take(set));
+        if !in_front.is_empty() {
+            stages.push(Stage::Filter(in_front));
         }
         stages.push(Stage::Probe(marking.probe));
         if let Some(Step::Pipeline(pipeline)) = self.steps.get_mut(marking.step) {
             pipeline.stages = stages;
         }
         for step in &mut self.steps {
-            if let Step::Pipeline(Pipeline {
-                sink: Sink::Build { into, build },
-                ..
-            }) = step
+            if let Step::Pipeline(pipeline) = step
+                && let Sink::Build { into, build } = &mut pipeline.sink
                 && into == index
             {
                 build.mark_sets += 1;
@@ -119,16 +122,6 @@ impl Lowerer<'_> {
             source: Source::Entries(*index, marked),
             ..open.clone()
         }))
-    }
-
-    fn build_of(&self, index: ResultId) -> Option<&Build> {
-        self.steps.iter().find_map(|step| match step {
-            Step::Pipeline(Pipeline {
-                sink: Sink::Build { into, build },
-                ..
-            }) if *into == index => Some(build),
-            _ => None,
-        })
     }
 
     /// The pipeline from `source` that fills all `sets` sets of marks of an index and does nothing else.

@@ -50,7 +50,7 @@ fn filters(graph: &Graph, at: usize, probe: &Probe) -> Vec<Probe> {
     if !drops_misses || probe.keys.len() < 2 {
         return vec![];
     }
-    let Some((pipeline, build)) = builder(graph, at, probe.index) else {
+    let Some((pipeline, build)) = builder(&graph.steps[..at], probe.index) else {
         return vec![];
     };
     // NULL keys would match NULL keys, which a set without them does not have.
@@ -97,9 +97,9 @@ fn column(expr: &Expr) -> Option<usize> {
     }
 }
 
-/// The pipeline before step `at` that builds `index`.
-fn builder(graph: &Graph, at: usize, index: ResultId) -> Option<(&Pipeline, &Build)> {
-    graph.steps[..at].iter().find_map(|step| match step {
+/// The pipeline of `steps` that builds `index`.
+pub(super) fn builder(steps: &[Step], index: ResultId) -> Option<(&Pipeline, &Build)> {
+    steps.iter().find_map(|step| match step {
         Step::Pipeline(pipeline) => match &pipeline.sink {
             Sink::Build { into, build } if *into == index => Some((pipeline, build)),
             _ => None,
@@ -110,7 +110,7 @@ fn builder(graph: &Graph, at: usize, index: ResultId) -> Option<(&Pipeline, &Bui
 
 /// Is the set a proper subset of its table, by a condition or by a probe of such a set?
 fn is_selective(graph: &Graph, at: usize, index: ResultId) -> bool {
-    builder(graph, at, index).is_some_and(|(pipeline, _)| {
+    builder(&graph.steps[..at], index).is_some_and(|(pipeline, _)| {
         !matches!(pipeline.source, Source::Scan(_))
             || pipeline.stages.iter().any(|stage| match stage {
                 Stage::Filter(_) => true,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::catalog::CatalogProviderList;
+use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
 use datafusion::datasource::TableType;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::SessionStateBuilder;
@@ -111,27 +111,25 @@ impl Shared {
 #[derive(Debug, Clone)]
 struct Catalogs(Weak<dyn CatalogProviderList>);
 
+impl Catalogs {
+    fn list(&self) -> Arc<dyn CatalogProviderList> {
+        let none = || Arc::new(MemoryCatalogProviderList::new()) as _;
+        self.0.upgrade().unwrap_or_else(none)
+    }
+}
+
 #[async_trait]
 impl CatalogInfo for Catalogs {
     async fn catalog_names(&self) -> Result<Vec<String>> {
-        match self.0.upgrade() {
-            Some(list) => CatalogInfo::catalog_names(&list).await,
-            None => Ok(Vec::new()),
-        }
+        CatalogInfo::catalog_names(&self.list()).await
     }
 
     async fn schema_names(&self, catalog: &str) -> Result<Option<Vec<String>>> {
-        match self.0.upgrade() {
-            Some(list) => list.schema_names(catalog).await,
-            None => Ok(None),
-        }
+        self.list().schema_names(catalog).await
     }
 
     async fn table_names(&self, catalog: &str, schema: &str) -> Result<Option<Vec<String>>> {
-        match self.0.upgrade() {
-            Some(list) => list.table_names(catalog, schema).await,
-            None => Ok(None),
-        }
+        self.list().table_names(catalog, schema).await
     }
 
     async fn table_schema(
@@ -140,10 +138,7 @@ impl CatalogInfo for Catalogs {
         schema: &str,
         table: &str,
     ) -> Result<Option<SchemaRef>> {
-        match self.0.upgrade() {
-            Some(list) => list.table_schema(catalog, schema, table).await,
-            None => Ok(None),
-        }
+        self.list().table_schema(catalog, schema, table).await
     }
 
     async fn table_type(
@@ -152,9 +147,6 @@ impl CatalogInfo for Catalogs {
         schema: &str,
         table: &str,
     ) -> Result<Option<TableType>> {
-        match self.0.upgrade() {
-            Some(list) => list.table_type(catalog, schema, table).await,
-            None => Ok(None),
-        }
+        self.list().table_type(catalog, schema, table).await
     }
 }

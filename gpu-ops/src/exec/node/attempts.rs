@@ -235,13 +235,13 @@ impl FragmentRun {
                 }
                 _ => None,
             };
-            // Compiling and waiting for the device would block the executor's threads. The task goes on when
-            // the query is dropped, so that memory outlives the kernels that use it.
             let place = match outcome {
                 Some(_) => None,
                 None => self.place_at_once(&tables),
             };
             let at_once = place.is_some();
+            // Compiling and waiting for the device would block the executor's threads. The task goes on when
+            // the query is dropped, so that memory outlives the kernels that use it.
             let task = {
                 let (shared, deliver) = (Arc::clone(&self.shared), deliver.clone());
                 let (query, profile) = (Arc::clone(&self.query), self.profile);
@@ -284,10 +284,11 @@ impl FragmentRun {
 
     /// A place for a run that is so short that the executor's thread does it itself, as it does the work of an operator on a batch.
     fn place_at_once(&self, tables: &[Arc<LoadedTable>]) -> Option<Slot> {
-        // An executor with a single thread has others to serve meanwhile.
-        let alone = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;
-        let _entered = self.query.enter();
-        self.shared.place_at_once(tables).filter(|_| !alone)
+        match Handle::current().runtime_flavor() {
+            // It has others to serve meanwhile.
+            RuntimeFlavor::CurrentThread => None,
+            _ => self.shared.place_at_once(tables),
+        }
     }
 
     /// Add to a report what was done before the run.

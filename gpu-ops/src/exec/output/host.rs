@@ -190,7 +190,7 @@ impl Host {
         let together = if rows <= TOGETHER { texts.len() } else { 1 };
         for texts in texts.chunks(together.max(1)) {
             let strings = texts.iter().map(|(index, base, valid)| {
-                let numbers = frame.output_part(Part::Column(*index))?;
+                let (numbers, offset) = frame.output_part(Part::Column(*index))?;
                 let valid = match valid {
                     Some(valid) => {
                         let (buffer, offset) = frame.output_part(Part::Valid(*index))?;
@@ -201,7 +201,7 @@ impl Host {
                 Ok(RowStrings {
                     layout: &frame.prepared.output[*index].layout,
                     base,
-                    numbers: (numbers.0, numbers.1),
+                    numbers: (numbers, offset),
                     valid,
                     rows,
                 })

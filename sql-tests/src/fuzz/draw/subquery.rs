@@ -1,7 +1,7 @@
 //! Draws subqueries: `EXISTS`, `IN` and scalar ones, correlated by an equality or not.
 
 use super::{Ask, Draw, Leaf};
-use crate::fuzz::query::{Expr, Node};
+use crate::fuzz::query::{Body, Expr, Node, Query};
 use crate::fuzz::value::Class;
 
 impl Draw<'_> {
@@ -94,17 +94,12 @@ impl Draw<'_> {
     }
 
     /// A `SELECT` alone: DataFusion correlates no set operations or limits.
-    fn plain(&mut self, ask: &Ask) -> crate::fuzz::query::Query {
-        use crate::fuzz::query::{Body, Query};
+    fn plain(&mut self, ask: &Ask) -> Query {
         Query::of(Body::Select(Box::new(self.select(ask))))
     }
 
     /// Now and then the same query without one of its conditions, but with the last one, which correlates it: two tests of one table.
-    fn with_fewer_conditions(
-        &mut self,
-        query: &crate::fuzz::query::Query,
-    ) -> Option<crate::fuzz::query::Query> {
-        use crate::fuzz::query::Body;
+    fn with_fewer_conditions(&mut self, query: &Query) -> Option<Query> {
         let mut other = query.clone();
         let Body::Select(select) = &mut other.body else {
             return None;
@@ -127,11 +122,7 @@ impl Draw<'_> {
     }
 }
 
-fn condition(
-    negated: bool,
-    value: Option<Box<Expr>>,
-    query: Box<crate::fuzz::query::Query>,
-) -> Expr {
+fn condition(negated: bool, value: Option<Box<Expr>>, query: Box<Query>) -> Expr {
     Expr {
         class: Class::Bool,
         inexact: false,
