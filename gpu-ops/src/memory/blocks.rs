@@ -13,6 +13,10 @@ const ALIGNMENT: usize = 256;
 const PAGE: usize = 2 << 20;
 /// Classes per power of two below a page, and the share of a large block that reuse may waste.
 const STEPS: usize = 8;
+/// A block serves a request of this share of it where others would have to go back to the driver.
+const WIDEST: usize = 4;
+/// And the share of the free budget that such a block may waste.
+const SPARED: usize = 4;
 
 /// Counters of a pool at one moment. Sizes are in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -40,13 +44,22 @@ pub struct MemoryStatistics {
 /// Free blocks, and blocks that queued work may still use.
 #[derive(Default)]
 pub(super) struct Blocks {
-    /// Free blocks by size.
-    pub(super) ready: BTreeMap<usize, Vec<DevicePtr>>,
+    /// Free blocks by size, those of one size in the order in which they came.
+    pub(super) ready: BTreeMap<usize, Vec<FreeBlock>>,
+    /// How many have become free so far.
+    freed: u64,
     /// Returned since the last fence was taken.
     pub(super) returned: Vec<Returned>,
     /// Returned before `fence` was taken.
     fenced: Vec<Returned>,
     fence: Option<Fence>,
+}
+
+/// A free block.
+pub(super) struct FreeBlock {
+    pub(super) ptr: DevicePtr,
+    /// Of two, the one with the larger number was used later.
+    pub(super) freed: u64,
 }
 
 /// A block that queued work may still use.
@@ -126,15 +139,36 @@ fn fitting(class: usize) -> RangeInclusive<usize> {
 
 impl Blocks {
     pub(super) fn add_ready(&mut self, ptr: DevicePtr, size: usize) {
-        self.ready.entry(size).or_default().push(ptr);
+        self.freed += 1;
+        let freed = self.freed;
+        self.ready
+            .entry(size)
+            .or_default()
+            .push(FreeBlock { ptr, freed });
+    }
+
+    /// Take the free block that was used least recently; its size comes with it.
+    pub(super) fn take_oldest(&mut self) -> Option<(DevicePtr, usize)> {
+        let oldest = |list: &Vec<FreeBlock>| list.first().map(|block| block.freed);
+        let sizes = self.ready.iter();
+        let (size, _) = sizes.min_by_key(|(_, list)| oldest(list).unwrap_or(u64::MAX))?;
+        let size = *size;
+        let list = self.ready.get_mut(&size)?;
+        let block = list.remove(0);
+        if list.is_empty() {
+            self.ready.remove(&size);
+        }
+        Some((block.ptr, size))
     }
 
     /// Move the blocks whose streams are known to have ended their work to the free lists.
     fn sweep(&mut self, device: &dyn Device) {
+        let mut free = Vec::new();
         for list in [&mut self.returned, &mut self.fenced] {
-            for block in list.extract_if(.., |block| block.is_free(device)) {
-                self.ready.entry(block.size).or_default().push(block.ptr);
-            }
+            free.extend(list.extract_if(.., |block| block.is_free(device)));
+        }
+        for block in free {
+            self.add_ready(block.ptr, block.size);
         }
     }
 
@@ -183,14 +217,35 @@ impl State {
 
     /// A free block of `class` bytes or a little more; its reserved bytes become its real size.
     pub(super) fn take_ready(&mut self, class: usize) -> Option<(DevicePtr, usize)> {
-        let (&size, _) = self.blocks.ready.range(fitting(class)).next()?;
+        self.take_within(class, fitting(class))
+    }
+
+    /// A free block of up to four times as much, for when the driver would have to take blocks back to give another: that takes milliseconds,
+    /// in every run of a query where columns fill the memory. What is lent beyond the request is little beside what the budget has left, so that
+    /// no later request is refused for it.
+    pub(super) fn take_wide(&mut self, class: usize) -> Option<(DevicePtr, usize)> {
+        let room = self
+            .statistics
+            .budget
+            .saturating_sub(self.statistics.in_use);
+        let most = class.saturating_add(room / SPARED);
+        self.take_within(class, class..=most.min(class.saturating_mul(WIDEST)))
+    }
+
+    /// The smallest free block of these sizes.
+    fn take_within(
+        &mut self,
+        class: usize,
+        sizes: RangeInclusive<usize>,
+    ) -> Option<(DevicePtr, usize)> {
+        let (&size, _) = self.blocks.ready.range(sizes).next()?;
         self.use_again(class, size)?;
         let list = self.blocks.ready.get_mut(&size)?;
-        let ptr = list.pop()?;
+        let block = list.pop()?;
         if list.is_empty() {
             self.blocks.ready.remove(&size);
         }
-        Some((ptr, size))
+        Some((block.ptr, size))
     }
 
     /// The same of the blocks that queued work may still use, when a stream orders all of it.

@@ -366,6 +366,9 @@ impl MemoryPool {
                 let statistics = &state.statistics;
                 let room = statistics.budget.saturating_sub(statistics.in_use);
                 if state.statistics.cached > room {
+                    if let Some(block) = state.take_wide(class) {
+                        return Ok(block);
+                    }
                     self.release_free_blocks(&mut state, room)?;
                 }
                 let mut allocated = self.device.allocate(class);
@@ -393,23 +396,16 @@ impl MemoryPool {
         }
     }
 
-    /// Give free blocks back to the device, largest first, until at most `keep` bytes are cached.
+    /// Give free blocks back to the device, those first that were not used for longest, until at most `keep` bytes are cached.
     fn release_free_blocks(&self, state: &mut State, keep: usize) -> Result<()> {
         state.blocks.collect(self.device.as_ref(), true)?;
         while state.statistics.cached > keep {
-            let Some(mut entry) = state.blocks.ready.last_entry() else {
+            let Some((ptr, size)) = state.blocks.take_oldest() else {
                 break;
             };
-            let size = *entry.key();
-            let popped = entry.get_mut().pop();
-            if entry.get().is_empty() {
-                entry.remove();
-            }
-            if let Some(ptr) = popped {
-                state.statistics.cached -= size;
-                // SAFETY: the block came from `allocate`, its fence has passed and no buffer owns it.
-                unsafe { self.device.free(ptr, size) };
-            }
+            state.statistics.cached -= size;
+            // SAFETY: the block came from `allocate`, its fence has passed and no buffer owns it.
+            unsafe { self.device.free(ptr, size) };
         }
         Ok(())
     }

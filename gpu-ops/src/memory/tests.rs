@@ -227,6 +227,61 @@ fn hot_allocations_never_reach_the_device() {
 }
 
 #[test]
+fn a_full_pool_keeps_what_was_used_last() {
+    let device = FakeDevice::new(64 * MIB);
+    let pool = pool_of(&device, 32 * MIB);
+    let _columns = pool.allocate(16 * MIB, "columns").unwrap();
+    // What another query has left.
+    let left: Vec<_> = (0..8)
+        .map(|_| pool.allocate(MIB, "left").unwrap())
+        .collect();
+    drop(left);
+    let run = || {
+        drop(pool.allocate(10 * MIB, "first").unwrap());
+        drop(pool.allocate(6 * MIB, "second").unwrap());
+        pool.statistics().device_allocations
+    };
+    let first = run();
+    assert_eq!(run(), first, "blocks of the run before are there");
+    assert_eq!(run(), first);
+    let statistics = pool.statistics();
+    assert!(statistics.in_use + statistics.cached <= 32 * MIB);
+    assert_eq!(
+        device.live_bytes(),
+        statistics.in_use + statistics.cached,
+        "what was given back is counted"
+    );
+}
+
+#[test]
+fn a_full_pool_lends_a_larger_block_where_there_is_room() {
+    let device = FakeDevice::new(64 * MIB);
+    let pool = pool_of(&device, 32 * MIB);
+    let columns = pool.allocate(18 * MIB, "columns").unwrap();
+    let blocks = [(); 2].map(|()| pool.allocate(6 * MIB, "left").unwrap());
+    drop(blocks);
+    let asked = || pool.statistics().device_allocations;
+    let before = asked();
+    // 10 MiB stay free, less than the 12 that lie in blocks: a quarter of them may be wasted.
+    let lent = pool.allocate(4 * MIB, "wanted").unwrap();
+    assert_eq!((lent.capacity(), asked()), (6 * MIB, before));
+    drop(lent);
+    // Hardly anything is free: what is lent would be missed.
+    let more = pool.allocate(4 * MIB, "more").unwrap();
+    assert_eq!(more.capacity(), 6 * MIB);
+    let exact = pool.allocate(2 * MIB, "wanted").unwrap();
+    assert_eq!((exact.capacity(), asked()), (2 * MIB, before + 1));
+    // A pool with room for both asks the device for what fits.
+    drop((columns, more, exact));
+    let roomy = pool_of(&device, 64 * MIB);
+    drop(roomy.allocate(6 * MIB, "left").unwrap());
+    assert_eq!(
+        roomy.allocate(4 * MIB, "wanted").unwrap().capacity(),
+        4 * MIB
+    );
+}
+
+#[test]
 fn blocks_under_queued_work_are_not_reused() {
     let device = FakeDevice::new(64 * MIB);
     let pool = pool_of(&device, 64 * MIB);
