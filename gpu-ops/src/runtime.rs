@@ -19,6 +19,7 @@ use self::attached::Attached;
 use self::background::Background;
 pub use self::choice::{DeviceChoice, GpuSet, MOST_DEVICES};
 use self::module_times::ModuleTimes;
+pub(crate) use self::module_times::Raced;
 use self::modules::ModuleEntry;
 use self::open::open_devices;
 use self::slots::Slots;

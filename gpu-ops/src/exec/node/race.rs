@@ -26,6 +26,7 @@ use crate::exec::node::inputs::Collected;
 use crate::exec::node::report::{ColdStart, FragmentReport};
 use crate::exec::node::shared::Shared;
 use crate::graph::FirstRun;
+use crate::runtime::Raced;
 
 /// Bytes of rows of the CPU's plan that are held back while the device has not ended.
 const HELD_BYTES: usize = 64 << 20;
@@ -36,19 +37,17 @@ const ON_THEIR_WAY: usize = 2;
 /// A first run that is thought to take no longer, in milliseconds, is worth no second plan.
 const LEAST_MS: f64 = 50.0;
 
-/// The CPU's plan is worth a try while it is thought to take at most so many times as long as the first run: estimates are
-/// rough, but both sides read files with the same cores.
-const OUT_OF_REACH: f64 = 1.5;
-
 /// The longest of a query's kernels, for which all wait, against the average.
 const LONGEST: f64 = 2.0;
 
 impl FirstRun {
-    /// Can the CPU be first, where a kernel takes so many milliseconds and `cores` of them are compiled at once?
+    /// Is the CPU thought to be first, where a kernel takes so many milliseconds and `cores` of them are compiled at once? Both sides want
+    /// the same cores and take longer than either alone: who is thought to lose only holds up the other.
     fn is_open(&self, kernel_ms: f64, cores: usize) -> bool {
-        let compile = LONGEST * kernel_ms * (self.kernels / cores.max(1) as f64).ceil();
+        // The longest begins first; the others share the cores.
+        let compile = kernel_ms * LONGEST.max(self.kernels / cores.max(1) as f64);
         let device = self.load + compile;
-        let open = device >= LEAST_MS && self.cpu <= device * OUT_OF_REACH;
+        let open = device >= LEAST_MS && self.cpu <= device;
         log::debug!(
             "a first run: {:.0} ms to load, {compile:.0} to compile, {:.0} on the CPU: {}",
             self.load,
@@ -157,6 +156,7 @@ pub(super) async fn answer(
 
 /// The run on the device. Where it fails, later ones are waited for: that is how users learn why.
 async fn device_side(shared: Arc<Shared>, context: Arc<TaskContext>) -> Result<DeviceSide> {
+    let _raced = Raced::new(&shared.runtime);
     let side = DeviceSide::run(Arc::clone(&shared), vec![], context).await?;
     if let Some(failure) = side.failure() {
         log::info!("the device's side of a race: {failure}");
