@@ -100,7 +100,7 @@ declare::settings! {
     parquet: ParquetReader as OneOf = ParquetReader::default(), query;
 
     /// What a query does while its columns are loaded and its kernels compiled: auto (the CPU runs its plan beside the
-    /// device where that is expected to take long against it, and the first to finish answers), race (it does so
+    /// device where it is expected to be first, and the first to finish answers), race (it does so
     /// wherever anything is to be loaded or compiled) or wait. Never under warpline.require_gpu.
     cold: ColdStart as OneOf = ColdStart::default(), query;
 
