@@ -13,7 +13,7 @@ const ALIGNMENT: usize = 256;
 const PAGE: usize = 2 << 20;
 /// Classes per power of two below a page, and the share of a large block that reuse may waste.
 const STEPS: usize = 8;
-/// A block serves a request of this share of it where others would have to go back to the driver.
+/// A block serves a request of this fraction of it where others would have to go back to the driver.
 const WIDEST: usize = 4;
 /// And the share of the free budget that such a block may waste.
 const SPARED: usize = 4;
@@ -44,10 +44,7 @@ pub struct MemoryStatistics {
 /// Free blocks, and blocks that queued work may still use.
 #[derive(Default)]
 pub(super) struct Blocks {
-    /// Free blocks by size, those of one size in the order in which they came.
-    pub(super) ready: BTreeMap<usize, Vec<FreeBlock>>,
-    /// How many have become free so far.
-    freed: u64,
+    ready: FreeBlocks,
     /// Returned since the last fence was taken.
     pub(super) returned: Vec<Returned>,
     /// Returned before `fence` was taken.
@@ -55,11 +52,55 @@ pub(super) struct Blocks {
     fence: Option<Fence>,
 }
 
+/// Blocks that nobody uses.
+#[derive(Default)]
+struct FreeBlocks {
+    /// By size, those of one size in the order in which they came.
+    by_size: BTreeMap<usize, Vec<FreeBlock>>,
+    /// How many have come so far.
+    came: u64,
+}
+
 /// A free block.
-pub(super) struct FreeBlock {
-    pub(super) ptr: DevicePtr,
+struct FreeBlock {
+    ptr: DevicePtr,
     /// Of two, the one with the larger number was used later.
-    pub(super) freed: u64,
+    came: u64,
+}
+
+impl FreeBlocks {
+    fn add(&mut self, ptr: DevicePtr, size: usize) {
+        self.came += 1;
+        let came = self.came;
+        let list = self.by_size.entry(size).or_default();
+        list.push(FreeBlock { ptr, came });
+    }
+
+    /// The size of the smallest one of these sizes.
+    fn smallest(&self, sizes: RangeInclusive<usize>) -> Option<usize> {
+        self.by_size.range(sizes).next().map(|(size, _)| *size)
+    }
+
+    /// The size of the one that was used least recently.
+    fn oldest(&self) -> Option<usize> {
+        let oldest = |list: &[FreeBlock]| list.first().map(|block| block.came);
+        let size = self.by_size.iter().min_by_key(|(_, list)| oldest(list));
+        size.map(|(size, _)| *size)
+    }
+
+    /// Take the block of a size that `which` takes from its list.
+    fn take(
+        &mut self,
+        size: usize,
+        which: impl Fn(&mut Vec<FreeBlock>) -> Option<FreeBlock>,
+    ) -> Option<DevicePtr> {
+        let list = self.by_size.get_mut(&size)?;
+        let block = which(list)?;
+        if list.is_empty() {
+            self.by_size.remove(&size);
+        }
+        Some(block.ptr)
+    }
 }
 
 /// A block that queued work may still use.
@@ -139,36 +180,22 @@ fn fitting(class: usize) -> RangeInclusive<usize> {
 
 impl Blocks {
     pub(super) fn add_ready(&mut self, ptr: DevicePtr, size: usize) {
-        self.freed += 1;
-        let freed = self.freed;
-        self.ready
-            .entry(size)
-            .or_default()
-            .push(FreeBlock { ptr, freed });
+        self.ready.add(ptr, size);
     }
 
     /// Take the free block that was used least recently; its size comes with it.
     pub(super) fn take_oldest(&mut self) -> Option<(DevicePtr, usize)> {
-        let oldest = |list: &Vec<FreeBlock>| list.first().map(|block| block.freed);
-        let sizes = self.ready.iter();
-        let (size, _) = sizes.min_by_key(|(_, list)| oldest(list).unwrap_or(u64::MAX))?;
-        let size = *size;
-        let list = self.ready.get_mut(&size)?;
-        let block = list.remove(0);
-        if list.is_empty() {
-            self.ready.remove(&size);
-        }
-        Some((block.ptr, size))
+        let size = self.ready.oldest()?;
+        let first = |list: &mut Vec<FreeBlock>| Some(list.remove(0));
+        Some((self.ready.take(size, first)?, size))
     }
 
     /// Move the blocks whose streams are known to have ended their work to the free lists.
     fn sweep(&mut self, device: &dyn Device) {
-        let mut free = Vec::new();
         for list in [&mut self.returned, &mut self.fenced] {
-            free.extend(list.extract_if(.., |block| block.is_free(device)));
-        }
-        for block in free {
-            self.add_ready(block.ptr, block.size);
+            for block in list.extract_if(.., |block| block.is_free(device)) {
+                self.ready.add(block.ptr, block.size);
+            }
         }
     }
 
@@ -221,8 +248,8 @@ impl State {
     }
 
     /// A free block of up to four times as much, for when the driver would have to take blocks back to give another: that takes milliseconds,
-    /// in every run of a query where columns fill the memory. What is lent beyond the request is little beside what the budget has left, so that
-    /// no later request is refused for it.
+    /// in every run of a query where columns fill the memory. What is lent beyond the request is a quarter of what the budget has left at
+    /// most: later requests are not to be refused for it.
     pub(super) fn take_wide(&mut self, class: usize) -> Option<(DevicePtr, usize)> {
         let room = self
             .statistics
@@ -238,14 +265,9 @@ impl State {
         class: usize,
         sizes: RangeInclusive<usize>,
     ) -> Option<(DevicePtr, usize)> {
-        let (&size, _) = self.blocks.ready.range(sizes).next()?;
+        let size = self.blocks.ready.smallest(sizes)?;
         self.use_again(class, size)?;
-        let list = self.blocks.ready.get_mut(&size)?;
-        let block = list.pop()?;
-        if list.is_empty() {
-            self.blocks.ready.remove(&size);
-        }
-        Some((block.ptr, size))
+        Some((self.blocks.ready.take(size, Vec::pop)?, size))
     }
 
     /// The same of the blocks that queued work may still use, when a stream orders all of it.
