@@ -239,8 +239,7 @@ WL_DEVICE void block_number_groups(const Key* table, u64* count, ReserveScratch&
   const u32 share = SLOTS / (WL_BLOCK_THREADS / WL_WARP), start = warp_id() * share + lane_id();
   u32 held = 0;
   for (u32 s = 0; s < share; s += WL_WARP) held += (u32)__popc(__ballot_sync(WL_FULL_MASK, table[start + s] != 0));
-  u64 place = block_reserve(lane_id() == 0 ? held : 0u, count, scratch);
-  place = __shfl_sync(WL_FULL_MASK, place, 0);
+  u64 place = block_reserve_warps(held, count, scratch);
   for (u32 s = 0; s < share; s += WL_WARP) {
     const u32 slot = start + s;
     const u32 votes = __ballot_sync(WL_FULL_MASK, table[slot] != 0);

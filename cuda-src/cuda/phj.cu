@@ -315,8 +315,7 @@ WL_DEVICE u32 phj_number(const PhjArgs& args, u32 first, u32 row) {
 
 // Reserves places for the `pairs` of each warp; the warp's first.
 WL_DEVICE u64 phj_reserve(const PhjArgs& args, PhjShared& shared, u32 pairs) {
-  const u64 first = block_reserve(lane_id() == 0 ? pairs : 0, args.pairs, shared.reserve);
-  return __shfl_sync(WL_FULL_MASK, first, 0);
+  return block_reserve_warps(pairs, args.pairs, shared.reserve);
 }
 
 // Writes a pair for each item of `live`, whose keys no two rows of the chunk have.

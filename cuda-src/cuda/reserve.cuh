@@ -3,27 +3,49 @@
 #include "simt.cuh"
 #include "primitives.cuh"
 
-// Shared memory of block_reserve.
+// Shared memory of block_reserve and block_reserve_warps.
 struct ReserveScratch {
-  BlockScratch<u32> scan;
+  // What each warp reserves, then what those before it do.
+  u32 warps[WL_WARP];
   u64 base;
 };
 
-// Reserves `mine` places (the block's sum below 2^32) at the end of an output of `*counter` rows and returns
-// the thread's first: one atomic a block. Places follow the order of the threads. Every thread of the
-// block calls it; the scratch serves the next call at once.
-WL_DEVICE u64 block_reserve(u32 mine, u64* counter, ReserveScratch& scratch) {
-  u32 total;
-  const u32 before = block_scan_exclusive_sum(mine, scratch.scan, total);
-  if (threadIdx.x == 0) scratch.base = total == 0 ? 0 : atomicAdd(counter, (u64)total);
+// Reserves `rows` places a warp (the block's sum below 2^32; lane 0's number counts) at the end of an output of `*counter`
+// rows and returns where the warp's begin: one atomic a block. Places follow the order of the warps. Every thread of the block
+// calls it; the scratch serves the next call at once. One thread adds up in a loop: a tree of shuffles is hardly faster for eight
+// warps, and a tenth of what most kernels take to compile.
+WL_DEVICE u64 block_reserve_warps(u32 rows, u64* counter, ReserveScratch& scratch) {
+  if (lane_id() == 0) scratch.warps[warp_id()] = rows;
   __syncthreads();
-  // The next call writes `base` behind the barriers of its scan.
-  return scratch.base + before;
+  if (threadIdx.x == 0) {
+    const u32 warps = block_warps();
+    u32 before = 0;
+    WL_NO_UNROLL
+    for (u32 warp = 0; warp < warps; ++warp) {
+      const u32 of_warp = scratch.warps[warp];
+      scratch.warps[warp] = before;
+      before += of_warp;
+    }
+    scratch.base = before == 0 ? 0 : atomicAdd(counter, (u64)before);
+  }
+  __syncthreads();
+  const u64 first = scratch.base + scratch.warps[warp_id()];
+  // The next call's lane 0 writes what the others read here; `base` is written behind a barrier.
+  __syncwarp();
+  return first;
+}
+
+// Reserves `mine` places a thread, and returns where the thread's begin; they follow the order of the threads. Else as
+// block_reserve_warps.
+WL_DEVICE u64 block_reserve(u32 mine, u64* counter, ReserveScratch& scratch) {
+  const u32 before = warp_scan_exclusive_sum(mine);
+  const u32 rows = __shfl_sync(WL_FULL_MASK, before + mine, WL_WARP - 1);
+  return block_reserve_warps(rows, counter, scratch) + before;
 }
 
 // Reserves a place for each set bit of `live`, the rows of this thread, and returns where the warp's places begin:
 // row k goes to the answer + place[k]. Places of row k of neighbouring lanes are neighbours, so that the stores of
-// a warp fill whole sectors however many rows a thread has. Called and scratch used as block_reserve.
+// a warp fill whole sectors however many rows a thread has. Called, and its scratch used, as block_reserve_warps.
 template <u32 ROWS>
 WL_DEVICE u64 block_reserve_rows(u32 live, u64* counter, ReserveScratch& scratch, u32 (&place)[ROWS]) {
   const u32 lower = (1u << lane_id()) - 1u;
@@ -34,9 +56,7 @@ WL_DEVICE u64 block_reserve_rows(u32 live, u64* counter, ReserveScratch& scratch
     place[k] = rows + (u32)__popc(votes & lower);
     rows += (u32)__popc(votes);
   }
-  // Lane 0 reserves for its warp.
-  const u64 first = block_reserve(lane_id() == 0 ? rows : 0, counter, scratch);
-  return __shfl_sync(WL_FULL_MASK, first, 0);
+  return block_reserve_warps(rows, counter, scratch);
 }
 
 // The same as block_reserve for a warp whose 32 lanes call together.

@@ -120,8 +120,7 @@ WL_DEVICE void smj_expand(const SmjArgs& args, const PairSpan& out, u32 to, u32 
 
 // Reserves places for the `pairs` of each warp; the warp's first.
 WL_DEVICE u64 smj_reserve(const SmjArgs& args, SmjShared& shared, u32 pairs) {
-  const u64 first = block_reserve(lane_id() == 0 ? pairs : 0, args.pairs, shared.reserve);
-  return __shfl_sync(WL_FULL_MASK, first, 0);
+  return block_reserve_warps(pairs, args.pairs, shared.reserve);
 }
 
 // Marks the build rows of the runs of a warp's rows.

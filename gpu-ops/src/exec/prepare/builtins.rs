@@ -401,6 +401,11 @@ impl Builtins {
 }
 
 impl Builtin {
+    /// Does it take longer to compile than what is generated? The joins of partitions take NVRTC a second each.
+    pub(super) fn is_long(&self) -> bool {
+        matches!(self, Self::PartitionJoin { .. } | Self::MergeJoin { .. })
+    }
+
     /// Any kernel of the module: a module is compiled as a whole.
     pub(super) fn compile(&self, runtime: &Runtime) -> Result<()> {
         match *self {

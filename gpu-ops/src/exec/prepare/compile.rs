@@ -1,7 +1,7 @@
 //! All kernels that a program launches, compiled at once on as many threads as there are cores.
 //!
 //! Generated kernels are waited for. Hand-written ones are needed later, if at all: on a GPU they are compiled behind the generated
-//! ones, and who launches one that is not ready waits for it then.
+//! ones, but for those that take longest, and who launches one that is not ready waits for it then.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -89,7 +89,8 @@ struct Batch {
 }
 
 impl Batch {
-    /// Generated kernels first, the longest before others, so that none is begun when all others have ended.
+    /// The longest before others, so that none is begun when all others have ended: hand-written ones that take longer than any generated
+    /// one, generated ones by their length, and hand-written ones that may be needed later.
     fn new(
         runtime: &Arc<Runtime>,
         kernels: Vec<&KernelProgram>,
@@ -103,11 +104,12 @@ impl Batch {
             entry: kernel.entry,
             source: kernel.source.clone(),
         });
-        let builtins = builtins.into_iter().map(Task::Builtin);
+        let (long, short): (Vec<_>, Vec<_>) = builtins.into_iter().partition(Builtin::is_long);
+        let [long, short] = [long, short].map(|of| of.into_iter().map(Task::Builtin));
         Arc::new(Self {
             runtime: Arc::clone(runtime),
             query: Query::current(),
-            tasks: Mutex::new(generated.chain(builtins).collect()),
+            tasks: Mutex::new(long.chain(generated).chain(short).collect()),
             generated: count,
             done: Mutex::new(Vec::with_capacity(count)),
             changed: Condvar::new(),
@@ -132,7 +134,9 @@ impl Batch {
     fn work(&self, generated: bool) {
         let next = || {
             let mut tasks = self.tasks.lock();
-            tasks.pop_front_if(|task| !generated || matches!(task, Task::Generated { .. }))
+            let suits = |task: &Task| !generated || matches!(task, Task::Generated { .. });
+            let at = tasks.iter().position(suits)?;
+            tasks.remove(at)
         };
         while let Some(task) = next() {
             let stopped = self.query.as_ref().map_or(Ok(()), |query| query.check());
@@ -241,5 +245,33 @@ mod tests {
             batch.tasks.lock().len(),
             Builtins::common().into_wanted().len()
         );
+    }
+
+    #[test]
+    fn what_takes_longest_is_begun_first() {
+        let (runtime, _) = runtime(1 << 20);
+        let programs = [numbered(9_300), numbered(9_301)];
+        let long = Builtin::MergeJoin {
+            width: 8,
+            unique: false,
+        };
+        let batch = Batch::new(
+            &runtime,
+            programs.iter().collect(),
+            vec![Builtin::Sums, long],
+        );
+        let order = |batch: &Batch| -> Vec<_> {
+            let kind = |task: &Task| match task {
+                Task::Generated { .. } => "generated",
+                Task::Builtin(builtin) if builtin.is_long() => "long",
+                Task::Builtin(_) => "short",
+            };
+            batch.tasks.lock().iter().map(kind).collect()
+        };
+        assert_eq!(order(&batch), ["long", "generated", "generated", "short"]);
+        // Who waits for generated kernels begins no others.
+        batch.work(true);
+        assert_eq!(batch.wait().unwrap().len(), 2);
+        assert_eq!(order(&batch), ["long", "short"]);
     }
 }
