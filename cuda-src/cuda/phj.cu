@@ -313,11 +313,6 @@ WL_DEVICE u32 phj_number(const PhjArgs& args, u32 first, u32 row) {
 #endif
 }
 
-// Reserves places for the `pairs` of each warp; the warp's first.
-WL_DEVICE u64 phj_reserve(const PhjArgs& args, PhjShared& shared, u32 pairs) {
-  return block_reserve_warps(pairs, args.pairs, shared.reserve);
-}
-
 // Writes a pair for each item of `live`, whose keys no two rows of the chunk have.
 template <u32 ITEMS>
 WL_DEVICE void phj_write(const PhjArgs& args, const PhjShared& shared, const u32 (&found)[ITEMS], u32 live, u32 pairs, u64 to,
@@ -391,7 +386,8 @@ WL_DEVICE void phj_probe(const PhjArgs& args, PhjShared& shared, u32 first, u32 
     __syncwarp();
     if (PHJ_UNIQUE || distinct) {
       const u32 pairs = warp_sum((u32)__popc(live));
-      phj_write(args, shared, found, live, pairs, phj_reserve(args, shared, pairs), first, at);
+      const u64 to = block_reserve_warps(pairs, args.pairs, shared.reserve);
+      phj_write(args, shared, found, live, pairs, to, first, at);
       continue;
     }
 #if !PHJ_UNIQUE
@@ -405,7 +401,8 @@ WL_DEVICE void phj_probe(const PhjArgs& args, PhjShared& shared, u32 first, u32 
       before[k] = warp_scan_exclusive_sum(mine);
       pairs += __shfl_sync(WL_FULL_MASK, before[k] + mine, WL_WARP - 1);
     }
-    const PairSpan out = pair_span(args.entries, args.rows, args.capacity, phj_reserve(args, shared, pairs));
+    const u64 to = block_reserve_warps(pairs, args.pairs, shared.reserve);
+    const PairSpan out = pair_span(args.entries, args.rows, args.capacity, to);
     u32 place = 0;
     WL_UNROLL
     for (u32 k = 0; k < PHJ_ITEMS; ++k) {

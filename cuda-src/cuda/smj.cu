@@ -118,11 +118,6 @@ WL_DEVICE void smj_expand(const SmjArgs& args, const PairSpan& out, u32 to, u32 
   }
 }
 
-// Reserves places for the `pairs` of each warp; the warp's first.
-WL_DEVICE u64 smj_reserve(const SmjArgs& args, SmjShared& shared, u32 pairs) {
-  return block_reserve_warps(pairs, args.pairs, shared.reserve);
-}
-
 // Marks the build rows of the runs of a warp's rows.
 WL_DEVICE void smj_mark(const SmjArgs& args, u32 begin, u32 length) {
   for (u32 lane = 0; lane < WL_WARP; ++lane) {
@@ -243,7 +238,7 @@ WL_KERNEL(smj_join, SmjArgs, args) {
       u32 pairs = 0;
       WL_UNROLL
       for (u32 k = 0; k < SMJ_ITEMS; ++k) pairs += (u32)__popc(__ballot_sync(WL_FULL_MASK, (live >> k & 1u) != 0));
-      const PairSpan out = pair_span(args.entries, args.rows, args.capacity, smj_reserve(args, shared, pairs));
+      const PairSpan out = pair_span(args.entries, args.rows, args.capacity, block_reserve_warps(pairs, args.pairs, shared.reserve));
       u32 place = 0;
       WL_UNROLL
       for (u32 k = 0; k < SMJ_ITEMS; ++k) {
@@ -271,7 +266,7 @@ WL_KERNEL(smj_join, SmjArgs, args) {
       before[k] = warp_scan_exclusive_sum(length[k]);
       pairs += __shfl_sync(WL_FULL_MASK, before[k] + length[k], WL_WARP - 1);
     }
-    const PairSpan out = pair_span(args.entries, args.rows, args.capacity, smj_reserve(args, shared, pairs));
+    const PairSpan out = pair_span(args.entries, args.rows, args.capacity, block_reserve_warps(pairs, args.pairs, shared.reserve));
     u32 place = 0;
     WL_UNROLL
     for (u32 k = 0; k < SMJ_ITEMS; ++k) {

@@ -401,7 +401,7 @@ impl Builtins {
 }
 
 impl Builtin {
-    /// Does it take longer to compile than what is generated? The joins of partitions take NVRTC a second each.
+    /// Does it take longer to compile than most of what is generated? Joins of partitions take NVRTC up to a second.
     pub(super) fn is_long(&self) -> bool {
         matches!(self, Self::PartitionJoin { .. } | Self::MergeJoin { .. })
     }

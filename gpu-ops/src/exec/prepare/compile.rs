@@ -89,8 +89,8 @@ struct Batch {
 }
 
 impl Batch {
-    /// The longest before others, so that none is begun when all others have ended: hand-written ones that take longer than any generated
-    /// one, generated ones by their length, and hand-written ones that may be needed later.
+    /// The longest before others, so that none is begun when all others have ended: hand-written ones that take longest, generated
+    /// ones by their length, and the other hand-written ones, which may be needed later.
     fn new(
         runtime: &Arc<Runtime>,
         kernels: Vec<&KernelProgram>,
