@@ -410,6 +410,7 @@ impl<'a> Bench<'a> {
             duplicate: DevicePtr::NULL,
             pairs: &list,
             marks: None,
+            another_table: None,
         };
         arrange(Digits::Hash, bits, Some(offsets.ptr()))?;
         let partitioned = self.time(

@@ -20,6 +20,7 @@ use self::background::Background;
 pub use self::choice::{DeviceChoice, GpuSet, MOST_DEVICES};
 use self::module_times::ModuleTimes;
 pub(crate) use self::module_times::Raced;
+pub(crate) use self::modules::BuiltinStage;
 use self::modules::ModuleEntry;
 use self::open::open_devices;
 use self::slots::Slots;
@@ -103,8 +104,8 @@ pub struct Runtime {
     #[allow(dead_code, reason = "held, not read: the pool asks it")]
     kept_on_host: Arc<KeptOnHost>,
     modules: Mutex<HashMap<String, ModuleEntry>>,
-    /// Hand-written kernels by entry point and variant, found without their long sources.
-    builtin: Mutex<HashMap<(&'static str, usize), Kernel>>,
+    /// Hand-written kernels by entry point and variant, found without their long sources; `None` while they are compiled.
+    builtin: Mutex<HashMap<(&'static str, usize), Option<Kernel>>>,
     module_times: ModuleTimes,
     clock: AtomicU64,
     bandwidth: OnceLock<f64>,

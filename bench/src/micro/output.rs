@@ -126,6 +126,7 @@ pub(super) fn output(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
                     duplicate: DevicePtr::NULL,
                     pairs: &list,
                     marks: None,
+                    another_table: None,
                 };
                 join_partitions(runtime, &stream, &of, bits)?;
             }

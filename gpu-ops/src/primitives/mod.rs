@@ -11,6 +11,7 @@ mod arrow;
 mod columns;
 mod groups;
 mod index;
+mod pair_tables;
 mod pairs;
 mod partition;
 mod partition_preallocated;
@@ -33,9 +34,10 @@ pub use index::{
     HashTable, KeyedRows, RankedRanges, WordKeys, build_dense_ranges, build_ranges,
     build_ranked_ranges, build_sorted, insert_set, insert_unique, rank_words, slots_for,
 };
+pub use pair_tables::{PartitionJoin, another_table_serves, compile_partition_join};
 pub use pairs::{
-    PairJoin, PairKind, PairList, PartitionJoin, Side, compile_merge_join, compile_partition_join,
-    join_dense_partitions, join_partitions, merge_join, partition_bits,
+    PairJoin, PairKind, PairList, Side, compile_merge_join, join_dense_partitions, join_partitions,
+    merge_join, partition_bits,
 };
 pub use partition::{
     Digits, Keys, Partitioning, Payload, compile_partition, pass_columns, radix_partition,

@@ -1,10 +1,13 @@
 //! Joins of partitioned and of sorted sides: lists of pairs of row numbers.
 
+use std::cell::Cell;
+
 use warpline_cuda::kernels::{
-    self, PAIR_ENTRIES, PAIR_MATCHED, PAIR_UNMATCHED, PhjArgs, PhjPart, PhjShape, SMJ_LONG,
-    SMJ_PIECE_BYTES, SMJ_TILE, SmjArgs, smj_shared_bytes,
+    self, PAIR_ENTRIES, PAIR_MATCHED, PAIR_UNMATCHED, PhjArgs, PhjShape, SMJ_LONG, SMJ_PIECE_BYTES,
+    SMJ_TILE, SmjArgs, smj_shared_bytes,
 };
 
+use super::pair_tables::{TABLES, array_slots, best_table, phj_kernel, table_at_hand};
 use super::{
     BLOCK, Keys, Partitions, RowCount, check_numbered, exclusive_sum, fill, grid, launch, scratch,
 };
@@ -12,8 +15,6 @@ use crate::device::{DeviceInfo, DevicePtr, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
 use crate::runtime::Runtime;
 
-/// Average rows of a partition that tables in shared memory are made for.
-const TABLES: [u32; 3] = [2048, 4096, 8192];
 /// Bits that one pass of a partitioning takes.
 const BITS_OF_A_PASS: u32 = 8;
 /// Most slots of an array of a partition, and the bits of their numbers.
@@ -107,6 +108,10 @@ pub struct PairJoin<'a> {
     pub pairs: &'a PairList,
     /// `u32*`, a bit a build row number: gets a bit for each build row with a match; bits are only ever set.
     pub marks: Option<DevicePtr>,
+    /// Of [`join_partitions`]: a table in shared memory made for partitions of another size may serve while kernels with the
+    /// best one are not compiled. Becomes true where one does: the pairs are the same, and take longer to find. `None`: only the
+    /// best.
+    pub another_table: Option<&'a Cell<bool>>,
 }
 
 /// Bits to partition by, so that the build rows of a partition fit a table in shared memory.
@@ -195,94 +200,6 @@ pub unsafe fn join_dense_partitions(
     unsafe { join(runtime, stream, of, bits, slots) }
 }
 
-/// The shape with tables for partitions of `average` build rows.
-fn phj_shape(runtime: &Runtime, shape: PhjShape, average: u64) -> PhjShape {
-    let room = runtime.device().info().shared_memory_per_block;
-    let with = |rows| PhjShape { rows, ..shape };
-    // Tables somewhat fuller than meant are still better than twice as many chunks.
-    TABLES
-        .into_iter()
-        .map(with)
-        .filter(|shape| shape.shared_bytes() <= room)
-        .reduce(|smaller, shape| {
-            if average > u64::from(smaller.rows) / 32 * 33 {
-                shape
-            } else {
-                smaller
-            }
-        })
-        .unwrap_or(with(TABLES[0]))
-}
-
-/// The number of a shape among all shapes.
-fn phj_variant(shape: PhjShape) -> usize {
-    usize::from(shape.unique)
-        | usize::from(shape.numbers) << 1
-        | (shape.key_bytes as usize) << 2
-        | (shape.rows as usize) << 8
-        | (shape.array as usize) << 24
-        | usize::from(shape.hashed[0]) << 40
-        | usize::from(shape.hashed[1]) << 41
-}
-
-/// Slots of the array of a partition of dense keys.
-fn array_slots(key_bits: u32, bits: u32) -> u32 {
-    1 << key_bits.saturating_sub(bits).max(3)
-}
-
-/// What [`join_partitions`], or with `key_bits` [`join_dense_partitions`], is compiled for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PartitionJoin {
-    /// Bytes of a key.
-    pub key_width: u32,
-    /// No two build rows have equal keys; holds as well for semi and anti joins.
-    pub unique: bool,
-    /// The build side has row numbers.
-    pub numbers: bool,
-    /// As [`Side::hashed`], the build side's first.
-    pub hashed: [bool; 2],
-    /// Build rows, about.
-    pub build_rows: u64,
-    /// Bits of the partitions.
-    pub bits: u32,
-    /// Most bits of build keys, for arrays.
-    pub key_bits: Option<u32>,
-}
-
-/// The source of the module with a kernel. The emulator has one for all: its compiler takes longer over headers than over kernels.
-fn phj_source(runtime: &Runtime, shape: PhjShape, kernel: &str) -> String {
-    let part = match runtime.device().info().emulated {
-        true => PhjPart::All,
-        false => PhjPart::of(kernel),
-    };
-    kernels::phj(shape, part)
-}
-
-/// Compile the module with a kernel that a join of partitions needs ahead of its use: of each of [`PhjPart::APART`] one, side by side.
-///
-/// # Errors
-/// [`GpuError::Compile`], [`GpuError::Device`].
-pub fn compile_partition_join(
-    runtime: &Runtime,
-    join: PartitionJoin,
-    kernel: &'static str,
-) -> Result<()> {
-    let array = |key_bits| array_slots(key_bits, join.bits);
-    let shape = PhjShape {
-        key_bytes: join.key_width,
-        unique: join.unique,
-        numbers: join.numbers,
-        rows: TABLES[0],
-        array: join.key_bits.map_or(0, array),
-        hashed: join.hashed,
-    };
-    let shape = phj_shape(runtime, shape, join.build_rows >> join.bits);
-    let source = || phj_source(runtime, shape, kernel);
-    runtime
-        .builtin(kernel, phj_variant(shape), source)
-        .map(drop)
-}
-
 /// Compile what [`merge_join`] needs ahead of its use.
 ///
 /// # Errors
@@ -318,6 +235,7 @@ unsafe fn join(
         duplicate,
         pairs,
         marks,
+        another_table,
     } = *of;
     check(build, probe)?;
     if bits > MOST_PARTITION_BITS {
@@ -333,22 +251,33 @@ unsafe fn join(
         )));
     }
     let partitions = 1u64 << bits;
-    let shape = phj_shape(
-        runtime,
-        PhjShape {
-            key_bytes: build.keys.width,
-            // Of equal keys any one will do when only probe rows are asked for.
-            unique: unique || kind.without_entries(),
-            numbers: build.numbers.is_some(),
-            rows: TABLES[0],
-            array,
-            hashed: [build.hashed, probe.hashed],
-        },
-        build.rows.most() >> bits,
-    );
+    let wanted = PhjShape {
+        key_bytes: build.keys.width,
+        // Of equal keys any one will do when only probe rows are asked for.
+        unique: unique || kind.without_entries(),
+        numbers: build.numbers.is_some(),
+        rows: TABLES[0],
+        array,
+        hashed: [build.hashed, probe.hashed],
+    };
     let duplicate = asked(unique, duplicate);
     // Partitions with several chunks are listed when rows without match or equal keys are asked for.
-    let several = build.rows.most() > u64::from(shape.chunk());
+    let several = |shape: PhjShape| build.rows.most() > u64::from(shape.chunk());
+    let lists = kind != PairKind::Inner || !duplicate.is_null();
+    let best = best_table(runtime, wanted, build.rows.most() >> bits);
+    let shape = match another_table {
+        None => best,
+        Some(another) => {
+            let kernels = |shape| {
+                let rest = (several(shape) && lists).then_some("phj_rest");
+                ["phj_join", "phj_extra"].into_iter().chain(rest)
+            };
+            let shape = table_at_hand(runtime, best, kernels);
+            another.set(shape != best);
+            shape
+        }
+    };
+    let several = several(shape);
     let noted = several && kind != PairKind::Inner;
     let listed = several && (noted || !duplicate.is_null());
     // Zeroed: a ticket, a bit a probe row, the number of listed partitions; then the list.
@@ -410,11 +339,7 @@ unsafe fn join(
         shift: bits,
         padding: 0,
     };
-    let variant = phj_variant(shape);
-    let kernel = |name| {
-        let source = || phj_source(runtime, shape, name);
-        runtime.builtin(name, variant, source)
-    };
+    let kernel = |name| phj_kernel(runtime, shape, name);
     let threads = u64::from(shape.threads());
     let over = |items: u64, shared_bytes: usize| LaunchConfig {
         grid: grid(runtime, items, threads),
@@ -490,6 +415,7 @@ pub unsafe fn merge_join(runtime: &Runtime, stream: &Stream, of: &PairJoin<'_>) 
         duplicate,
         pairs,
         marks,
+        another_table: _,
     } = *of;
     check(build, probe)?;
     let width = build.keys.width;

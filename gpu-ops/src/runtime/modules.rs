@@ -22,6 +22,17 @@ struct ModuleSlot {
     kernels: HashMap<String, Kernel>,
 }
 
+/// How far the kernel of a hand-written module is; see [`Runtime::builtin_stage`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum BuiltinStage {
+    /// Nobody has asked for it.
+    Unknown,
+    /// Somebody has, and it is being compiled.
+    Coming,
+    /// It can be launched.
+    Ready,
+}
+
 /// A slot and when it was last asked for.
 pub(super) struct ModuleEntry {
     slot: Arc<Mutex<ModuleSlot>>,
@@ -81,12 +92,34 @@ impl Runtime {
         variant: usize,
         source: impl FnOnce() -> String,
     ) -> Result<Kernel> {
-        if let Some(kernel) = self.builtin.lock().get(&(name, variant)) {
+        let key = (name, variant);
+        if let Some(kernel) = self.builtin.lock().entry(key).or_default() {
             return Ok(kernel.clone());
         }
-        let (kernel, _) = self.kernel(name, &source())?;
-        self.builtin.lock().insert((name, variant), kernel.clone());
-        Ok(kernel)
+        let made = self.kernel(name, &source());
+        let mut builtin = self.builtin.lock();
+        match made {
+            Ok((kernel, _)) => {
+                builtin.insert(key, Some(kernel.clone()));
+                Ok(kernel)
+            }
+            Err(error) => {
+                // Others who asked at the same time may have got it.
+                if builtin.get(&key).is_some_and(Option::is_none) {
+                    builtin.remove(&key);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// How far [`Runtime::builtin`] is with a kernel.
+    pub(crate) fn builtin_stage(&self, name: &'static str, variant: usize) -> BuiltinStage {
+        match self.builtin.lock().get(&(name, variant)) {
+            None => BuiltinStage::Unknown,
+            Some(None) => BuiltinStage::Coming,
+            Some(Some(_)) => BuiltinStage::Ready,
+        }
     }
 
     /// The slot of a source; the least recently used others go when there are too many.

@@ -1,5 +1,7 @@
 //! Joins of two sides that lie in memory: their rows are partitioned or sorted, then paired.
 
+use std::cell::Cell;
+
 use crate::codegen::{ControlWord, JoinKeys, Part};
 use crate::error::{GpuError, Result};
 use crate::exec::frame::arrange::{Arrangement, Order, apart};
@@ -7,7 +9,7 @@ use crate::exec::frame::control::Control;
 use crate::exec::frame::run::{MOST_ATTEMPTS, Run};
 use crate::exec::frame::storage::Store;
 use crate::exec::prepare::builtins::Builtins;
-use crate::exec::prepare::compile::ahead;
+use crate::exec::prepare::compile::{ahead, compiles_ahead};
 use crate::exec::prepare::hints::with_slack;
 use crate::exec::prepare::join_bits::{JoinBits, digits, moved};
 use crate::exec::prepare::part_sizes::{ColumnShape, arranged_parts, pair_parts};
@@ -38,7 +40,10 @@ impl Run<'_> {
             // Estimates may have asked for others.
             let mut builtins = Builtins::default();
             builtins.of_counted_join(&self.frame.prepared.shapes, result, rows, bits);
-            ahead(self.frame.runtime, builtins);
+            ahead(
+                self.frame.runtime,
+                builtins.without_served(self.frame.runtime),
+            );
         }
         // Marks are a bit for each row from the first to the last.
         let rooms = match index.mark_sets > 0 {
@@ -266,6 +271,7 @@ impl Run<'_> {
             .frame
             .control
             .word_address(join.index, ControlWord::Duplicate);
+        let another_table = Cell::new(false);
         let of = PairJoin {
             build: &build,
             probe: &probe,
@@ -274,6 +280,7 @@ impl Run<'_> {
             duplicate,
             pairs: &pairs,
             marks,
+            another_table: compiles_ahead(self.frame.runtime).then_some(&another_table),
         };
         self.reports.kernels += 1;
         let (runtime, stream) = (self.frame.runtime, self.frame.stream);
@@ -281,12 +288,20 @@ impl Run<'_> {
         // room for its capacity, the marks for every entry; the control word lives as long as the run.
         unsafe {
             if keys.join.sorts() {
-                primitives::merge_join(runtime, stream, &of)
+                primitives::merge_join(runtime, stream, &of)?;
             } else if bits.dense {
-                primitives::join_dense_partitions(runtime, stream, &of, bits.bits, keys.bits)
+                primitives::join_dense_partitions(runtime, stream, &of, bits.bits, keys.bits)?;
             } else {
-                primitives::join_partitions(runtime, stream, &of, bits.bits)
+                primitives::join_partitions(runtime, stream, &of, bits.bits)?;
             }
         }
+        if another_table.get() {
+            // For the next run.
+            let rows = build.rows.most();
+            let mut builtins = Builtins::default();
+            builtins.of_counted_join(&self.frame.prepared.shapes, join.index, rows, bits);
+            ahead(runtime, builtins);
+        }
+        Ok(())
     }
 }

@@ -11,8 +11,8 @@ use crate::exec::prepare::shapes::{CollectedShape, IndexShape, JoinShape, Shape}
 use crate::graph::{Graph, ProbeKind, ResultId};
 use crate::pipeline::Regroup;
 use crate::primitives::{
-    Digits, PartitionJoin, RunningCombine, RunningValue, UnstablePart, compile_extremes,
-    compile_gather, compile_group_numbers, compile_merge_join, compile_partition,
+    Digits, PartitionJoin, RunningCombine, RunningValue, UnstablePart, another_table_serves,
+    compile_extremes, compile_gather, compile_group_numbers, compile_merge_join, compile_partition,
     compile_partition_join, compile_partition_unstable, compile_run_lengths, compile_running,
     finds_first, is_unstable, pass_columns, string_sort_bits,
 };
@@ -95,12 +95,7 @@ pub(super) enum Builtin {
     },
     /// Pairs of partitioned sides.
     PartitionJoin {
-        keys: JoinKeys,
-        unique: bool,
-        rows: u64,
-        bits: JoinBits,
-        /// Keys of the sides come as hashes.
-        hashed: [bool; 2],
+        join: PartitionJoin,
         /// One of the module.
         kernel: &'static str,
     },
@@ -156,6 +151,16 @@ impl Builtins {
         builtins.add(Builtin::Sums);
         builtins.of_strings();
         builtins
+    }
+
+    /// The same without joins that another table of theirs serves at first.
+    #[must_use]
+    pub(in crate::exec) fn without_served(mut self, runtime: &Runtime) -> Self {
+        self.wanted.retain(|builtin| match builtin {
+            Builtin::PartitionJoin { join, .. } => !another_table_serves(runtime, *join),
+            _ => true,
+        });
+        self
     }
 
     /// Those that were found.
@@ -292,15 +297,17 @@ impl Builtins {
             self.add(Builtin::MergeJoin { width, unique });
         } else {
             self.add(Builtin::Sums);
+            let join = PartitionJoin {
+                key_width: keys.width,
+                unique: of.unique,
+                numbers: !keys.join.transforms(),
+                hashed: digits.map(|digits| digits == Digits::KeptHash),
+                build_rows: of.rows,
+                bits: bits.bits,
+                key_bits: bits.dense.then_some(keys.bits),
+            };
             for (_, kernel) in PhjPart::APART {
-                self.add(Builtin::PartitionJoin {
-                    keys,
-                    unique: of.unique,
-                    rows: of.rows,
-                    bits,
-                    hashed: digits.map(|digits| digits == Digits::KeptHash),
-                    kernel,
-                });
+                self.add(Builtin::PartitionJoin { join, kernel });
             }
         }
     }
@@ -401,9 +408,15 @@ impl Builtins {
 }
 
 impl Builtin {
-    /// Does it take longer to compile than most of what is generated? Joins of partitions take NVRTC up to a second.
+    /// Does it take longer to compile than most of what is generated? Joins of partitions, and passes that move rows to
+    /// theirs, take NVRTC half a second to a second each.
     pub(super) fn is_long(&self) -> bool {
-        matches!(self, Self::PartitionJoin { .. } | Self::MergeJoin { .. })
+        use UnstablePart::Pass;
+        match self {
+            Self::PartitionJoin { .. } | Self::MergeJoin { .. } | Self::Pass { .. } => true,
+            Self::Unordered { part, .. } => matches!(part, Pass(_)),
+            _ => false,
+        }
     }
 
     /// Any kernel of the module: a module is compiled as a whole.
@@ -433,23 +446,7 @@ impl Builtin {
             } => {
                 return compile_partition_unstable(runtime, width, digits, columns, bits, part);
             }
-            Self::PartitionJoin {
-                keys,
-                unique,
-                rows,
-                bits,
-                hashed,
-                kernel,
-            } => {
-                let join = PartitionJoin {
-                    key_width: keys.width,
-                    unique,
-                    numbers: !keys.join.transforms(),
-                    hashed,
-                    build_rows: rows,
-                    bits: bits.bits,
-                    key_bits: bits.dense.then_some(keys.bits),
-                };
+            Self::PartitionJoin { join, kernel } => {
                 return compile_partition_join(runtime, join, kernel);
             }
             Self::MergeJoin { width, unique } => return compile_merge_join(runtime, width, unique),

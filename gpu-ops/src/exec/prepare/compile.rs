@@ -59,6 +59,11 @@ pub(in crate::exec) fn ahead(runtime: &Arc<Runtime>, builtins: Builtins) {
     }
 }
 
+/// Does [`ahead`] compile anything?
+pub(in crate::exec) fn compiles_ahead(runtime: &Runtime) -> bool {
+    background(runtime).is_some()
+}
+
 /// What runs in the background, if anything may: the emulator's compiler takes the cores that its kernels run on.
 fn background(runtime: &Runtime) -> Option<Handle> {
     let emulated = runtime.device().info().emulated;

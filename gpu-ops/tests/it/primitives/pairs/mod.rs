@@ -3,6 +3,7 @@
 mod promises;
 mod rows;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use warpline_gpu::device::DevicePtr;
@@ -169,10 +170,11 @@ fn expected(case: &Case<'_>, build: &Uploaded, probe: &Uploaded) -> (Vec<(u32, u
 }
 
 /// What a join is asked for.
-struct Asked {
+struct Asked<'a> {
     kind: PairKind,
     unique: bool,
     marked: Option<DevicePtr>,
+    another_table: Option<&'a Cell<bool>>,
 }
 
 /// Join sides, build and probe, that lie as `how` says.
@@ -180,7 +182,7 @@ fn join(
     machine: &Machine,
     how: How,
     [build, probe]: [&Side; 2],
-    asked: Asked,
+    asked: Asked<'_>,
     duplicate: &DeviceBuffer,
     list: &PairList,
 ) {
@@ -189,6 +191,7 @@ fn join(
         kind,
         unique,
         marked,
+        another_table,
     } = asked;
     let of = PairJoin {
         build,
@@ -198,6 +201,7 @@ fn join(
         duplicate: duplicate.ptr(),
         pairs: list,
         marks: marked,
+        another_table,
     };
     unsafe {
         match how {
@@ -214,6 +218,11 @@ fn join(
 }
 
 fn check(machine: &Machine, case: &Case<'_>, how: How) {
+    check_with(machine, case, how, None);
+}
+
+/// The same with any table.
+fn check_with(machine: &Machine, case: &Case<'_>, how: How, another_table: Option<&Cell<bool>>) {
     let label = format!(
         "{}: {how:?}, {} x {} rows of {} bytes, {:?}, unique {}, numbers {}, marks {}, room {:?}",
         machine.name,
@@ -259,6 +268,7 @@ fn check(machine: &Machine, case: &Case<'_>, how: How) {
         kind: case.kind,
         unique: case.unique,
         marked,
+        another_table,
     };
     join(
         machine,

@@ -39,6 +39,7 @@ fn reports_duplicates(
         kind: PairKind::Inner,
         unique: true,
         marked: None,
+        another_table: None,
     };
     join(machine, how, [&build, &probe], asked, &duplicate, &list);
     assert_untouched(machine, &entries, capacity * 4);
@@ -117,6 +118,7 @@ fn wrong_joins_are_refused() {
             duplicate: DevicePtr::NULL,
             pairs: list,
             marks: None,
+            another_table: None,
         }
     }
     let join = |build: Side, probe: Side, bits| unsafe {

@@ -1,8 +1,14 @@
 //! Pairs of every kind and width, of skewed sides and of keys that repeat, in any room for pairs.
 
-use warpline_gpu::primitives::PairKind;
+use std::cell::Cell;
 
-use super::{Case, How, KINDS, WIDTHS, check, hashed, key, keys, machines, none, unique_keys};
+use warpline_gpu::primitives::{
+    PairKind, PartitionJoin, another_table_serves, compile_partition_join,
+};
+
+use super::{
+    Case, How, KINDS, WIDTHS, check, check_with, hashed, key, keys, machines, none, unique_keys,
+};
 use crate::primitives::Numbers;
 
 #[test]
@@ -198,5 +204,59 @@ fn too_little_room_for_pairs() {
                 check(&machine, &case, How::Sorted);
             }
         }
+    }
+}
+
+#[test]
+fn a_table_of_another_size_serves_until_the_best_is_compiled() {
+    const ROWS: u64 = 5000;
+    for machine in machines() {
+        let build = unique_keys(17, ROWS, 2, 8);
+        let doubled: Vec<u128> = keys((0..ROWS).map(|row| row * row % 1709), 8);
+        let probe = keys((0..6000).map(|row| row * 7 % 11_000), 8);
+        let joins = |build_rows, unique| PartitionJoin {
+            key_width: 8,
+            unique,
+            numbers: true,
+            hashed: [false; 2],
+            build_rows,
+            bits: 0,
+            key_bits: None,
+        };
+        let compile = |join: PartitionJoin| {
+            for kernel in ["phj_join", "phj_extra", "phj_rest"] {
+                compile_partition_join(&machine.runtime, join, kernel).unwrap();
+            }
+        };
+        let check_all = |another: bool| {
+            for kind in KINDS {
+                for unique in [true, false] {
+                    let case = Case {
+                        build: if unique { &build } else { &doubled },
+                        probe: &probe,
+                        width: 8,
+                        kind,
+                        unique,
+                        numbers: true,
+                        marks: kind == PairKind::Left,
+                        capacity: None,
+                    };
+                    let served = Cell::new(false);
+                    check_with(&machine, &case, How::Partitioned(0), Some(&served));
+                    assert_eq!(served.get(), another, "{}: {kind:?}", machine.name);
+                }
+            }
+        };
+        for unique in [true, false] {
+            assert!(!another_table_serves(&machine.runtime, joins(ROWS, unique)));
+            compile(joins(1000, unique));
+            assert!(another_table_serves(&machine.runtime, joins(ROWS, unique)));
+        }
+        check_all(true);
+        for unique in [true, false] {
+            compile(joins(ROWS, unique));
+            assert!(!another_table_serves(&machine.runtime, joins(ROWS, unique)));
+        }
+        check_all(false);
     }
 }
