@@ -19,7 +19,7 @@ use super::counts::Reason;
 use super::kernels::Kernels;
 use super::parse::{Parsed, parse};
 use super::plan::{BEHIND, Chunk, PAGE_ALIGNED, Plan, Room, Unpacked, write_structs};
-use super::slab::{Slab, rounded};
+use super::slab::{Slab, Slabs, rounded};
 use crate::column::{ChunkFacts, PlacedStrings, Target, UsedStrings};
 use crate::device::{Device, DevicePtr, Stream};
 use crate::error::{GpuError, Result};
@@ -65,6 +65,8 @@ pub(crate) struct Decoder<'a> {
     pub(crate) pool: &'a Arc<MemoryPool>,
     /// Page-locked memory, where there is some.
     pub(crate) host: Option<&'a Arc<MemoryPool>>,
+    /// Blocks of it that are there already, those with the smallest places first.
+    pub(crate) slabs: Vec<Arc<Slabs>>,
     pub(crate) kernels: &'a Kernels,
     pub(crate) trace: Option<Arc<Trace>>,
 }
@@ -111,7 +113,7 @@ impl Decoder<'_> {
                 queued: None,
             });
         };
-        let mut slab = Slab::new(total, self.host, stream);
+        let mut slab = self.slab(total, stream);
         let begins = {
             let mut span = self.span("read");
             if let Some(span) = &mut span {
@@ -156,6 +158,10 @@ impl Decoder<'_> {
         Ok(begun)
     }
 
+    fn slab(&self, bytes: usize, stream: &Stream) -> Slab {
+        Slab::new(bytes, &self.slabs, self.host, stream)
+    }
+
     fn span(&self, name: &str) -> Option<HostSpan> {
         let trace = self.trace.as_ref()?;
         Some(trace.thread(Work::Load, name))
@@ -185,7 +191,7 @@ impl Decoder<'_> {
             .map(|page| (page.uncompressed as usize + BEHIND).next_multiple_of(PAGE_ALIGNED))
             .sum();
         let unpacked = room.take(unpacked_bytes + BEHIND, ALIGNED);
-        let mut second = (unpacked_bytes > 0).then(|| Slab::new(unpacked_bytes, self.host, stream));
+        let mut second = (unpacked_bytes > 0).then(|| self.slab(unpacked_bytes, stream));
         {
             let _span = second.as_ref().and_then(|_| self.span("decompress"));
             let bytes = &*slab.bytes_mut();
@@ -213,17 +219,19 @@ impl Decoder<'_> {
         }
         let end = room.take(0, ALIGNED);
         let purpose = "pages of parquet files";
-        let memory = self
-            .pool
-            .allocate_for(stream, rounded(end.max(1)), purpose)?;
-        let memory = memory.ordered_by(stream);
+        let memory = {
+            let _span = self.span("memory of a task");
+            self.pool
+                .allocate_for(stream, rounded(end.max(1)), purpose)?
+                .ordered_by(stream)
+        };
         slab.copy_to(stream, &memory, raw, total)?;
         if let Some(second) = &second {
             second.copy_to(stream, &memory, unpacked, unpacked_bytes)?;
         }
         plan.locate(memory.ptr());
         // Pageable memory would have to wait for the copies before it.
-        let mut tables = Slab::new(results_at - pages_at, self.host, stream);
+        let mut tables = self.slab(results_at - pages_at, stream);
         let (pages, rest) = tables.bytes_mut().split_at_mut(chunks_at - pages_at);
         write_structs(&plan.pages, pages);
         write_structs(&plan.chunks, rest);

@@ -79,15 +79,11 @@ pub(super) fn best_table(runtime: &Runtime, shape: PhjShape, average: u64) -> Ph
         .unwrap_or(shape)
 }
 
-/// The shape with the table that can be launched first: the best one unless only kernels with another are compiled by now, or
-/// none are and others began earlier. `kernels`: those that are launched with a shape, of each module one.
-pub(super) fn table_at_hand<K: Iterator<Item = &'static str>>(
-    runtime: &Runtime,
-    best: PhjShape,
-    kernels: impl Fn(PhjShape) -> K,
-) -> PhjShape {
+/// The shape with the table that can be launched first: the best one unless only `phj_join` with another is compiled by now, or
+/// none is and others began earlier. The other kernels are seldom needed.
+pub(super) fn table_at_hand(runtime: &Runtime, best: PhjShape) -> PhjShape {
     let rank = |shape: &PhjShape| {
-        let stage = stage(runtime, *shape, kernels(*shape));
+        let stage = runtime.builtin_stage("phj_join", phj_variant(*shape));
         // Where two are coming, what is not the best was asked for when rows were estimated, and is further.
         let first = (*shape == best) != (stage == BuiltinStage::Coming);
         // Of the others the nearest in size.
@@ -96,23 +92,15 @@ pub(super) fn table_at_hand<K: Iterator<Item = &'static str>>(
     tables(runtime, best).max_by_key(rank).unwrap_or(best)
 }
 
-/// How far the last of these kernels is.
-fn stage(
-    runtime: &Runtime,
-    shape: PhjShape,
-    kernels: impl IntoIterator<Item = &'static str>,
-) -> BuiltinStage {
-    let variant = phj_variant(shape);
-    let stages = kernels.into_iter();
-    let stages = stages.map(|kernel| runtime.builtin_stage(kernel, variant));
-    stages.min().unwrap_or(BuiltinStage::Unknown)
+/// Is the kernel compiled with this shape?
+pub(super) fn phj_is_ready(runtime: &Runtime, shape: PhjShape, kernel: &'static str) -> bool {
+    runtime.builtin_stage(kernel, phj_variant(shape)) == BuiltinStage::Ready
 }
 
 /// Do kernels with a table of another size serve first, so that those with the best one need not be begun yet?
 pub fn another_table_serves(runtime: &Runtime, join: PartitionJoin) -> bool {
-    let kernels = |_| PhjPart::APART.into_iter().map(|(_, kernel)| kernel);
     let best = join.shape(runtime);
-    table_at_hand(runtime, best, kernels) != best
+    table_at_hand(runtime, best) != best
 }
 
 /// The number of a shape among all shapes.

@@ -7,7 +7,9 @@ use warpline_cuda::kernels::{
     SMJ_TILE, SmjArgs, smj_shared_bytes,
 };
 
-use super::pair_tables::{TABLES, array_slots, best_table, phj_kernel, table_at_hand};
+use super::pair_tables::{
+    TABLES, array_slots, best_table, phj_is_ready, phj_kernel, table_at_hand,
+};
 use super::{
     BLOCK, Keys, Partitions, RowCount, check_numbered, exclusive_sum, fill, grid, launch, scratch,
 };
@@ -263,16 +265,11 @@ unsafe fn join(
     let duplicate = asked(unique, duplicate);
     // Partitions with several chunks are listed when rows without match or equal keys are asked for.
     let several = |shape: PhjShape| build.rows.most() > u64::from(shape.chunk());
-    let lists = kind != PairKind::Inner || !duplicate.is_null();
     let best = best_table(runtime, wanted, build.rows.most() >> bits);
     let shape = match another_table {
         None => best,
         Some(another) => {
-            let kernels = |shape| {
-                let rest = (several(shape) && lists).then_some("phj_rest");
-                ["phj_join", "phj_extra"].into_iter().chain(rest)
-            };
-            let shape = table_at_hand(runtime, best, kernels);
+            let shape = table_at_hand(runtime, best);
             another.set(shape != best);
             shape
         }
@@ -376,11 +373,23 @@ unsafe fn join(
             shared_bytes: shape.shared_bytes(),
         };
         launch(runtime, stream, &kernel("phj_join")?, join, &args)?;
-        let extra = LaunchConfig {
-            grid: u32::try_from(extra_blocks).unwrap_or(u32::MAX),
-            ..join
-        };
-        launch(runtime, stream, &kernel("phj_extra")?, extra, &args)?;
+        // What only skew asks for is not waited for while it is compiled: asking the device whether anything does takes microseconds.
+        let unready = |name| another_table.is_some() && !phj_is_ready(runtime, shape, name);
+        let first_extra = &first_extra;
+        let last = partitions as usize * 8;
+        if !unready("phj_extra") || first_extra.download_values::<u64>(stream, last, 1)? != [0] {
+            let extra = LaunchConfig {
+                grid: u32::try_from(extra_blocks).unwrap_or(u32::MAX),
+                ..join
+            };
+            launch(runtime, stream, &kernel("phj_extra")?, extra, &args)?;
+        }
+        if listed && unready("phj_rest") {
+            let oversize = 8 + matched_bytes as usize;
+            if control.download_values::<u32>(stream, oversize, 1)? == [0] {
+                return Ok(());
+            }
+        }
         if listed && !duplicate.is_null() {
             let distinct = LaunchConfig {
                 grid: grid(runtime, most_listed, 1),

@@ -22,8 +22,9 @@ use super::read::blocking;
 use crate::column::{Column, DeviceColumn, Segment, StringPolicy, is_text};
 use crate::device::{Device, Stream};
 use crate::error::{GpuError, Result};
+use crate::memory::MemoryPool;
 use crate::parquet::{
-    Begun, ChunkCounts, ChunkTask, Decoder, Outcome, ParquetReader, Reason, cpu_is_sooner,
+    Begun, ChunkCounts, ChunkTask, Decoder, Outcome, ParquetReader, Reason, Slabs, cpu_is_sooner,
 };
 use crate::query::Query;
 use crate::trace::Work;
@@ -219,9 +220,16 @@ impl TableCache {
                 let tasks = tasks_of(&chunks, &coming, workers);
                 // Other streams write where this one has made room.
                 pools.device.device().synchronize(stream)?;
+                let slabs = {
+                    let _span = trace
+                        .as_ref()
+                        .map(|trace| trace.thread(Work::Load, "page-lock slabs"));
+                    slabs_of(&chunks, &coming, &tasks, workers, pools.host.as_ref())
+                };
                 let decoder = Decoder {
                     pool: &pools.device,
                     host: pools.host.as_ref(),
+                    slabs,
                     kernels: &kernels,
                     trace,
                 };
@@ -446,6 +454,37 @@ fn tasks_of(table: &ParquetTable, coming: &[Coming], workers: usize) -> Vec<Task
         tasks.push(Task { chunks });
     }
     tasks
+}
+
+/// Places for the bytes of all tasks that are under way at a time, and for what is told the device of their pages.
+fn slabs_of(
+    table: &ParquetTable,
+    coming: &[Coming],
+    tasks: &[Task],
+    workers: usize,
+    host: Option<&Arc<MemoryPool>>,
+) -> Vec<Arc<Slabs>> {
+    /// For some thousand pages.
+    const PAGES: usize = 256 << 10;
+    let Some(host) = host else {
+        return vec![];
+    };
+    let places = (workers * IN_FLIGHT).min(tasks.len());
+    let bytes_of = |task: &Task| {
+        let chunks = task.chunks.iter().map(|(group, column)| {
+            let chunk = table.groups[*group].chunks[coming[*column].wanted].as_ref();
+            chunk.map_or(0, |chunk| length(&chunk.bytes))
+        });
+        chunks.sum::<u64>()
+    };
+    // A larger task, which is a single chunk, has a slab of its own.
+    let sizes = tasks.iter().map(bytes_of);
+    let most = sizes.filter(|bytes| *bytes <= MOST_TASK_BYTES).max();
+    let most = most.unwrap_or(0) as usize;
+    let sizes = [PAGES, most].into_iter().filter(|bytes| *bytes > 0);
+    sizes
+        .filter_map(|bytes| Slabs::new(host, places, bytes))
+        .collect()
 }
 
 fn length(range: &Range<u64>) -> u64 {
