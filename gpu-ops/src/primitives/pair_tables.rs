@@ -83,7 +83,7 @@ pub(super) fn best_table(runtime: &Runtime, shape: PhjShape, average: u64) -> Ph
 /// none is and others began earlier. The other kernels are seldom needed.
 pub(super) fn table_at_hand(runtime: &Runtime, best: PhjShape) -> PhjShape {
     let rank = |shape: &PhjShape| {
-        let stage = runtime.builtin_stage("phj_join", phj_variant(*shape));
+        let stage = phj_stage(runtime, *shape, "phj_join");
         // Where two are coming, what is not the best was asked for when rows were estimated, and is further.
         let first = (*shape == best) != (stage == BuiltinStage::Coming);
         // Of the others the nearest in size.
@@ -92,9 +92,9 @@ pub(super) fn table_at_hand(runtime: &Runtime, best: PhjShape) -> PhjShape {
     tables(runtime, best).max_by_key(rank).unwrap_or(best)
 }
 
-/// Is the kernel compiled with this shape?
-pub(super) fn phj_is_ready(runtime: &Runtime, shape: PhjShape, kernel: &'static str) -> bool {
-    runtime.builtin_stage(kernel, phj_variant(shape)) == BuiltinStage::Ready
+/// How far a kernel with this shape is.
+pub(super) fn phj_stage(runtime: &Runtime, shape: PhjShape, kernel: &'static str) -> BuiltinStage {
+    runtime.builtin_stage(kernel, phj_variant(shape))
 }
 
 /// Do kernels with a table of another size serve first, so that those with the best one need not be begun yet?

@@ -7,15 +7,13 @@ use warpline_cuda::kernels::{
     SMJ_TILE, SmjArgs, smj_shared_bytes,
 };
 
-use super::pair_tables::{
-    TABLES, array_slots, best_table, phj_is_ready, phj_kernel, table_at_hand,
-};
+use super::pair_tables::{TABLES, array_slots, best_table, phj_kernel, phj_stage, table_at_hand};
 use super::{
     BLOCK, Keys, Partitions, RowCount, check_numbered, exclusive_sum, fill, grid, launch, scratch,
 };
 use crate::device::{DeviceInfo, DevicePtr, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
-use crate::runtime::Runtime;
+use crate::runtime::{BuiltinStage, Runtime};
 
 /// Bits that one pass of a partitioning takes.
 const BITS_OF_A_PASS: u32 = 8;
@@ -111,8 +109,8 @@ pub struct PairJoin<'a> {
     /// `u32*`, a bit a build row number: gets a bit for each build row with a match; bits are only ever set.
     pub marks: Option<DevicePtr>,
     /// Of [`join_partitions`]: a table in shared memory made for partitions of another size may serve while kernels with the
-    /// best one are not compiled. Becomes true where one does: the pairs are the same, and take longer to find. `None`: only the
-    /// best.
+    /// best one are not compiled: the pairs are the same, and take longer to find. Becomes true where one does and nobody has asked
+    /// for the best one yet, which whoever set this should. `None`: only the best.
     pub another_table: Option<&'a Cell<bool>>,
 }
 
@@ -270,7 +268,8 @@ unsafe fn join(
         None => best,
         Some(another) => {
             let shape = table_at_hand(runtime, best);
-            another.set(shape != best);
+            let asked_for = phj_stage(runtime, best, "phj_join") != BuiltinStage::Unknown;
+            another.set(shape != best && !asked_for);
             shape
         }
     };
@@ -374,10 +373,12 @@ unsafe fn join(
         };
         launch(runtime, stream, &kernel("phj_join")?, join, &args)?;
         // What only skew asks for is not waited for while it is compiled: asking the device whether anything does takes microseconds.
-        let unready = |name| another_table.is_some() && !phj_is_ready(runtime, shape, name);
-        let first_extra = &first_extra;
-        let last = partitions as usize * 8;
-        if !unready("phj_extra") || first_extra.download_values::<u64>(stream, last, 1)? != [0] {
+        let unready = |name| {
+            another_table.is_some() && phj_stage(runtime, shape, name) != BuiltinStage::Ready
+        };
+        let all_extra = partitions as usize * 8;
+        if !unready("phj_extra") || first_extra.download_values::<u64>(stream, all_extra, 1)? != [0]
+        {
             let extra = LaunchConfig {
                 grid: u32::try_from(extra_blocks).unwrap_or(u32::MAX),
                 ..join

@@ -56,6 +56,8 @@ pub(super) struct Coming {
 /// Chunks that are decoded together: their row groups, and their columns in the list of those that come.
 struct Task {
     chunks: Vec<(usize, usize)>,
+    /// Of the file.
+    bytes: u64,
 }
 
 /// A chunk that the CPU has to decode.
@@ -224,7 +226,7 @@ impl TableCache {
                     let _span = trace
                         .as_ref()
                         .map(|trace| trace.thread(Work::Load, "page-lock slabs"));
-                    slabs_of(&chunks, &coming, &tasks, workers, pools.host.as_ref())
+                    slabs_of(&tasks, workers, pools.host.as_ref())
                 };
                 let decoder = Decoder {
                     pool: &pools.device,
@@ -443,7 +445,7 @@ fn tasks_of(table: &ParquetTable, coming: &[Coming], workers: usize) -> Vec<Task
             let more = length(&chunk.bytes);
             if bytes > 0 && bytes + more > most {
                 let chunks = std::mem::take(&mut chunks);
-                tasks.push(Task { chunks });
+                tasks.push(Task { chunks, bytes });
                 bytes = 0;
             }
             chunks.push((number, column));
@@ -451,34 +453,21 @@ fn tasks_of(table: &ParquetTable, coming: &[Coming], workers: usize) -> Vec<Task
         }
     }
     if !chunks.is_empty() {
-        tasks.push(Task { chunks });
+        tasks.push(Task { chunks, bytes });
     }
     tasks
 }
 
 /// Places for the bytes of all tasks that are under way at a time, and for what is told the device of their pages.
-fn slabs_of(
-    table: &ParquetTable,
-    coming: &[Coming],
-    tasks: &[Task],
-    workers: usize,
-    host: Option<&Arc<MemoryPool>>,
-) -> Vec<Arc<Slabs>> {
+fn slabs_of(tasks: &[Task], workers: usize, host: Option<&Arc<MemoryPool>>) -> Vec<Arc<Slabs>> {
     /// For some thousand pages.
     const PAGES: usize = 256 << 10;
     let Some(host) = host else {
         return vec![];
     };
     let places = (workers * IN_FLIGHT).min(tasks.len());
-    let bytes_of = |task: &Task| {
-        let chunks = task.chunks.iter().map(|(group, column)| {
-            let chunk = table.groups[*group].chunks[coming[*column].wanted].as_ref();
-            chunk.map_or(0, |chunk| length(&chunk.bytes))
-        });
-        chunks.sum::<u64>()
-    };
     // A larger task, which is a single chunk, has a slab of its own.
-    let sizes = tasks.iter().map(bytes_of);
+    let sizes = tasks.iter().map(|task| task.bytes);
     let most = sizes.filter(|bytes| *bytes <= MOST_TASK_BYTES).max();
     let most = most.unwrap_or(0) as usize;
     let sizes = [PAGES, most].into_iter().filter(|bytes| *bytes > 0);

@@ -296,7 +296,7 @@ impl Run<'_> {
             }
         }
         if another_table.get() {
-            // For the next run.
+            // For later runs; of those that come meanwhile none asks again.
             let rows = build.rows.most();
             let mut builtins = Builtins::default();
             builtins.of_counted_join(&self.frame.prepared.shapes, join.index, rows, bits);
