@@ -217,6 +217,7 @@ impl Runtime {
         let kept_on_host = Arc::new(KeptOnHost(Arc::clone(&kept.tables)));
         let handler: Weak<dyn PressureHandler> = Arc::<KeptOnHost>::downgrade(&kept_on_host);
         host_pool.set_pressure_handler(handler);
+        let module_times = ModuleTimes::new(device.has_kernels_on_disk());
         Ok(Arc::new(Self {
             machine: Arc::new(Machine::of(device.info())),
             streams: Streams::new(Arc::clone(&device)),
@@ -232,7 +233,7 @@ impl Runtime {
             kept_on_host,
             modules: Mutex::default(),
             builtin: Mutex::default(),
-            module_times: ModuleTimes::default(),
+            module_times,
             clock: AtomicU64::new(0),
             bandwidth: OnceLock::new(),
             used: AtomicBool::new(false),

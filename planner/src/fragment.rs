@@ -13,6 +13,7 @@ use warpline_gpu::device::DeviceInfo;
 use warpline_gpu::graph::{Fingerprint, FirstRun, Graph, IndexChoice, IndexProfile, Parts, Policy};
 use warpline_gpu::machine::Machine;
 use warpline_gpu::memory::Budget;
+use warpline_gpu::parquet::ParquetReader;
 use warpline_gpu::pipeline::{GroupProfile, PlacementChoice, PlacementPolicy, ScanSource};
 use warpline_gpu::tables::{LoadedTable, TableCache};
 
@@ -62,6 +63,8 @@ pub struct FragmentPlanner {
     device_memory: Option<u64>,
     /// The device's constants, for prices; those of an H200 until [`Self::on`] sets others.
     machine: Arc<Machine>,
+    /// Who decodes parquet files.
+    parquet: ParquetReader,
     /// Over inputs, where prices decide: the threads that DataFusion runs a query on.
     priced_for: Option<usize>,
 }
@@ -138,6 +141,7 @@ impl FragmentPlanner {
             index_joins: config.index_joins,
             device_memory,
             machine,
+            parquet: config.parquet,
             priced_for: None,
         };
         // What cannot be lowered is known before anything is loaded.
@@ -281,6 +285,7 @@ impl FragmentPlanner {
                     resident: loaded.is_some(),
                     kept: scan.table.is_cacheable(),
                     files: scan.table.is_of_files(),
+                    by_device: scan.table.is_parquet() && self.parquet != ParquetReader::Cpu,
                     input: scan.table.input().is_some(),
                 }
             })

@@ -14,6 +14,8 @@ use sha2::{Digest, Sha256};
 /// Environment variable with the folder for everything that Warpline caches on disk; empty: nothing is kept.
 pub const CACHE_VARIABLE: &str = "WARPLINE_CACHE_DIR";
 
+/// Of the names of entries.
+const EXTENSION: &str = "cubin";
 const MAGIC: &[u8; 8] = b"WLCUBIN1";
 const CHECKSUM_BYTES: usize = 32;
 
@@ -92,6 +94,13 @@ impl CubinCache {
         }
     }
 
+    /// Is there any entry?
+    pub fn has_entries(&self) -> bool {
+        let names = self.directory.as_ref().and_then(|d| d.read_dir().ok());
+        let mut files = names.into_iter().flatten().flatten();
+        files.any(|file| file.path().extension().is_some_and(|of| of == EXTENSION))
+    }
+
     /// Delete an entry, e.g. one that the driver refuses.
     pub fn remove(&self, key: &CacheKey) {
         if let Some(path) = self.path(key)
@@ -130,7 +139,11 @@ impl CubinCache {
     }
 
     fn path(&self, key: &CacheKey) -> Option<PathBuf> {
-        Some(self.directory.as_ref()?.join(format!("{}.cubin", key.0)))
+        Some(
+            self.directory
+                .as_ref()?
+                .join(format!("{}.{EXTENSION}", key.0)),
+        )
     }
 
     fn warn(&self, path: &Path, error: &std::io::Error) {
@@ -182,7 +195,9 @@ mod tests {
         let cache = CubinCache::new(Some(directory.path().join("a/b")));
         let key = CacheKey::new(["source", "sm_90"]);
         assert_eq!(cache.get(&key), None);
+        assert!(!cache.has_entries());
         cache.put(&key, b"binary");
+        assert!(cache.has_entries());
         assert_eq!(cache.get(&key).as_deref(), Some(&b"binary"[..]));
         cache.put(&key, b"newer");
         assert_eq!(cache.get(&key).as_deref(), Some(&b"newer"[..]));
@@ -242,6 +257,7 @@ mod tests {
             let key = CacheKey::new(["source"]);
             cache.put(&key, b"binary");
             assert_eq!(cache.get(&key), None);
+            assert!(!cache.has_entries());
             cache.remove(&key);
         }
     }

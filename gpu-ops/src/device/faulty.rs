@@ -283,6 +283,10 @@ impl Device for FaultyDevice {
         self.noted(self.inner.compile(name, source))
     }
 
+    fn has_kernels_on_disk(&self) -> bool {
+        self.inner.has_kernels_on_disk()
+    }
+
     fn damage_cached(&self, name: &str, source: &str, cut: bool) -> bool {
         self.inner.damage_cached(name, source, cut)
     }

@@ -73,6 +73,10 @@ macro_rules! work_of_inner {
             self.inner.compile(name, source)
         }
 
+        fn has_kernels_on_disk(&self) -> bool {
+            self.inner.has_kernels_on_disk()
+        }
+
         fn kernel(&self, module: &Module, name: &str) -> Result<Kernel> {
             self.inner.kernel(module, name)
         }

@@ -293,6 +293,11 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Compile CUDA C++ that includes Warpline's headers (`simt.cuh`, …), or load it from the cache on disk.
     fn compile(&self, name: &str, source: &str) -> Result<(Module, CompileReport)>;
 
+    /// Have earlier processes left kernels on disk, of whatever source?
+    fn has_kernels_on_disk(&self) -> bool {
+        false
+    }
+
     /// For tests: damage what the cache on disk holds for a source, by changing a byte or, with `cut`, by losing the end. False
     /// when it holds nothing.
     fn damage_cached(&self, _name: &str, _source: &str, _cut: bool) -> bool {

@@ -18,8 +18,8 @@
 //! | codes of strings | device, once all dictionaries are known (`parquet_remap`) | `4 n` read, `w n` written |
 //! | statistics | device, over the finished column ([`crate::column`]) | `w n` read twice, 128 KiB or a bit a possible value of scratch |
 //!
-//! The slabs of a load are one block, page-locked at once; it and scratch come from the pools, which keep them for the next
-//! load and the next task. Nothing but page headers and string dictionaries is looked at on the host. The link is the stage that
+//! The slabs of a load are one block, page-locked at once, and so is the scratch of its tasks (`places`); both come from the pools,
+//! which keep them for the next load. Nothing but page headers and string dictionaries is looked at on the host. The link is the stage that
 //! should decide: everything on the device reads or writes a few bytes for each that is copied. A thread begins the next tasks
 //! while the device works on some before, since a warp takes longer for a page than a thread to read many.
 //!
@@ -48,8 +48,10 @@ mod counts;
 mod kernels;
 mod pages;
 mod parse;
+mod places;
 mod plan;
 mod price;
+mod scratch;
 mod slab;
 mod task;
 mod thrift;
@@ -57,6 +59,6 @@ mod thrift;
 pub(crate) use codec::Codec;
 pub use counts::{ChunkCounts, ParquetReader, Reason};
 pub(crate) use kernels::Kernels;
+pub(crate) use places::Places;
 pub(crate) use price::{ChunkSize, cpu_is_sooner, cpu_time};
-pub(crate) use slab::Slabs;
 pub(crate) use task::{Begun, ChunkTask, Decoder, Outcome, ValueKind};

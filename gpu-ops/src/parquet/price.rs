@@ -20,8 +20,9 @@ pub(crate) struct ChunkSize {
     pub(crate) plain_strings: bool,
 }
 
-/// A core decodes, packs and counts a number, or the code of a string (600 million rows of seven columns: 5 s on 16).
-const CORE_SECONDS_PER_VALUE: f64 = 18e-9;
+/// A core decodes, packs and counts a number, or the code of a string (600 million rows of seven columns: 5 s on 16;
+/// 15 million of two: 98 ms).
+const CORE_SECONDS_PER_VALUE: f64 = 30e-9;
 /// A core reads, hashes and copies a string (30 million of 70 bytes: 1.6 s on 16).
 const CORE_SECONDS_PER_STRING: f64 = 300e-9;
 /// Bytes that a core decompresses in a second, counted without compression: Snappy and LZ4, …
@@ -30,8 +31,8 @@ const CORE_FAST: f64 = 1.5e9;
 const CORE_SLOW: f64 = 0.5e9;
 /// What a column costs the device before its first byte: memory, launches, some ten waits for facts about the column.
 const DEVICE_SECONDS_PER_COLUMN: f64 = 1e-3;
-/// Loading the kernels, once a device.
-const DEVICE_SECONDS_OF_KERNELS: f64 = 20e-3;
+/// Loading the kernels from disk, once a device.
+const DEVICE_SECONDS_OF_KERNELS: f64 = 5e-3;
 /// Bytes a second from files to the device, somewhat below the slower of reading and the link.
 const LINK: f64 = 25e9;
 /// Bytes that a warp decompresses in a second, counted without compression: the last page is waited for.
@@ -40,10 +41,17 @@ const WARP: f64 = 60e6;
 const PAGE_ROWS: u64 = 20_000;
 const PAGE_BYTES: u64 = 1 << 20;
 
-/// Is a column of these chunks decoded sooner by the CPU, with so many threads, than by the device? `loaded`: the device has
-/// its kernels.
-pub(crate) fn cpu_is_sooner(chunks: &[ChunkSize], threads: usize, loaded: bool) -> bool {
-    cpu_time(chunks, threads) < device(chunks, threads, loaded)
+/// For each column of these chunks: is it decoded sooner by the CPU, with so many threads, than by the device? `loaded`: the device
+/// has its kernels. Where it has not, the columns that gain from the device have to make up for loading them together.
+pub(crate) fn cpu_is_sooner(columns: &[Vec<ChunkSize>], threads: usize, loaded: bool) -> Vec<bool> {
+    let gains = columns.iter().map(|chunks| {
+        let cpu = cpu_time(chunks, threads).as_secs_f64();
+        cpu - device(chunks, threads)
+    });
+    let gains: Vec<f64> = gains.collect();
+    let gain: f64 = gains.iter().filter(|gain| **gain > 0.0).sum();
+    let worth = loaded || gain > DEVICE_SECONDS_OF_KERNELS;
+    gains.iter().map(|gain| !worth || *gain < 0.0).collect()
 }
 
 fn decompression(chunk: &ChunkSize) -> f64 {
@@ -68,7 +76,8 @@ pub(crate) fn cpu_time(chunks: &[ChunkSize], threads: usize) -> Duration {
     Duration::from_secs_f64(seconds.sum::<f64>() / threads as f64)
 }
 
-fn device(chunks: &[ChunkSize], threads: usize, loaded: bool) -> Duration {
+/// What the device takes that has its kernels, in seconds.
+fn device(chunks: &[ChunkSize], threads: usize) -> f64 {
     let on_host = chunks.iter().filter(|c| c.codec.on_device().is_none());
     let on_host: f64 = on_host.map(decompression).sum();
     let bytes = chunks.iter().map(|chunk| match chunk.codec.on_device() {
@@ -80,19 +89,11 @@ fn device(chunks: &[ChunkSize], threads: usize, loaded: bool) -> Duration {
         None | Some(0) => 0,
         Some(_) => (chunk.uncompressed / chunk.rows.div_ceil(PAGE_ROWS).max(1)).min(PAGE_BYTES),
     });
-    let kernels = if loaded {
-        0.0
-    } else {
-        DEVICE_SECONDS_OF_KERNELS
-    };
     let threads = threads.min(chunks.len()).max(1);
-    Duration::from_secs_f64(
-        DEVICE_SECONDS_PER_COLUMN
-            + kernels
-            + bytes as f64 / LINK
-            + on_host / threads as f64
-            + last_page.max().unwrap_or(0) as f64 / WARP,
-    )
+    DEVICE_SECONDS_PER_COLUMN
+        + bytes as f64 / LINK
+        + on_host / threads as f64
+        + last_page.max().unwrap_or(0) as f64 / WARP
 }
 
 #[cfg(test)]
@@ -113,6 +114,10 @@ mod tests {
         vec![chunk; count]
     }
 
+    fn sooner(chunks: Vec<ChunkSize>, threads: usize, loaded: bool) -> bool {
+        cpu_is_sooner(&[chunks], threads, loaded)[0]
+    }
+
     #[test]
     fn a_few_rows_stay_on_the_cpu_and_many_do_not() {
         let codecs = [Codec::None, Codec::Snappy, Codec::Lz4Raw, Codec::Zstd];
@@ -121,27 +126,42 @@ mod tests {
                 for threads in [1, 16] {
                     for loaded in [false, true] {
                         let few = chunks(1, 5_000, bytes, codec);
-                        assert!(cpu_is_sooner(&few, threads, loaded), "{codec:?}");
+                        assert!(sooner(few, threads, loaded), "{codec:?}");
                         let many = chunks(100, 1 << 20, bytes, codec);
-                        assert!(!cpu_is_sooner(&many, threads, loaded), "{codec:?}");
+                        assert!(!sooner(many, threads, loaded), "{codec:?}");
                     }
                 }
             }
         }
-        assert!(cpu_is_sooner(&[], 16, true));
+        assert!(sooner(vec![], 16, true));
     }
 
     #[test]
     fn kernels_that_are_not_loaded_and_many_threads_speak_for_the_cpu() {
-        let some = chunks(4, 300_000, 4, Codec::Snappy);
-        assert!(cpu_is_sooner(&some, 4, false));
-        assert!(!cpu_is_sooner(&some, 4, true));
+        let some = || chunks(16, 20_000, 4, Codec::Snappy);
+        assert!(sooner(some(), 4, false));
+        assert!(!sooner(some(), 4, true));
+        assert!(sooner(some(), 16, true));
         let strings = |plain_strings| {
-            let mut some = chunks(4, 20_000, 40, Codec::None);
+            let mut some = chunks(4, 15_000, 40, Codec::None);
             some.iter_mut()
                 .for_each(|c| c.plain_strings = plain_strings);
-            cpu_is_sooner(&some, 4, true)
+            sooner(some, 4, true)
         };
         assert!(strings(false) && !strings(true));
+    }
+
+    #[test]
+    fn columns_load_the_kernels_together() {
+        let some = || chunks(16, 30_000, 4, Codec::Snappy);
+        let none = chunks(1, 5_000, 4, Codec::Snappy);
+        assert!(sooner(some(), 4, false));
+        let columns: Vec<_> = [some(), none]
+            .into_iter()
+            .chain((0..5).map(|_| some()))
+            .collect();
+        let mut wanted = vec![false; 7];
+        wanted[1] = true;
+        assert_eq!(cpu_is_sooner(&columns, 4, false), wanted);
     }
 }

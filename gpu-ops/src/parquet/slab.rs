@@ -1,76 +1,21 @@
 //! Host memory that is filled and then copied to the device: page-locked, or not.
 //!
-//! Locking a block of some MB takes milliseconds in which the driver serves nobody else, so the slabs of all tasks that a load has
-//! under way are places of one large block, which is locked at once ([`Slabs`]). What does not fit a place has a block of its own.
+//! The slabs of a load are places of one large block ([`Places`]). What does not fit a place has a block of its own.
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
+use super::places::{Place, Places};
 use crate::device::Stream;
 use crate::error::Result;
 use crate::memory::{DeviceBuffer, MemoryPool};
 
 /// Classes of sizes per power of two: blocks of one task serve the next, though no two have as many bytes.
 const CLASSES: usize = 8;
-/// Places begin at multiples of this.
-const ALIGNED: usize = 4096;
 
 /// So many bytes, rounded up so that few sizes are asked of the pools.
 pub(super) fn rounded(bytes: usize) -> usize {
     let step = (bytes.next_power_of_two() / CLASSES).max(256);
     bytes.next_multiple_of(step)
-}
-
-/// Places of equal size in one block of page-locked memory.
-pub(crate) struct Slabs {
-    block: DeviceBuffer,
-    /// Bytes of a place.
-    bytes: usize,
-    /// Numbers of the places that nobody has.
-    free: Mutex<Vec<usize>>,
-}
-
-impl Slabs {
-    /// So many places for `bytes` bytes each; `None` where the host has no such block.
-    pub(crate) fn new(host: &Arc<MemoryPool>, places: usize, bytes: usize) -> Option<Arc<Self>> {
-        let bytes = bytes.max(1).checked_next_multiple_of(ALIGNED)?;
-        let all = rounded(places.checked_mul(bytes)?);
-        let block = host.allocate(all, "bytes of parquet files").ok()?;
-        Some(Arc::new(Self {
-            block,
-            bytes,
-            free: Mutex::new((0..places).collect()),
-        }))
-    }
-
-    /// A place with room for `bytes` bytes, if one is free.
-    fn take(self: &Arc<Self>, bytes: usize) -> Option<Place> {
-        let number = (bytes <= self.bytes).then(|| self.free.lock().pop())??;
-        Some(Place {
-            of: Arc::clone(self),
-            number,
-        })
-    }
-}
-
-/// A place that is taken; it is free again when this is dropped, which is when its copies are over, or nobody wants what they
-/// have copied.
-pub(super) struct Place {
-    of: Arc<Slabs>,
-    number: usize,
-}
-
-impl Place {
-    fn begin(&self) -> usize {
-        self.number * self.of.bytes
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.of.free.lock().push(self.number);
-    }
 }
 
 /// Host bytes whose copies a stream orders.
@@ -81,14 +26,14 @@ pub(super) enum Slab {
 }
 
 impl Slab {
-    /// Room for `bytes` bytes: a place of the first of `slabs` that has one.
+    /// Room for `bytes` bytes: a place of the first of `places` that has one.
     pub(super) fn new(
         bytes: usize,
-        slabs: &[Arc<Slabs>],
+        places: &[Arc<Places>],
         host: Option<&Arc<MemoryPool>>,
         stream: &Stream,
     ) -> Self {
-        if let Some(place) = slabs.iter().find_map(|slabs| slabs.take(bytes)) {
+        if let Some(place) = places.iter().find_map(|places| places.take(bytes)) {
             return Self::Place(place);
         }
         // Without page-locked memory the copy is slower.
@@ -101,12 +46,7 @@ impl Slab {
     /// At least as many bytes as were asked for.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
-            Self::Place(place) => {
-                let (block, begin) = (&place.of.block, place.begin());
-                // SAFETY: whoever has a place has its bytes alone. Of a place that was given back, copies to the device may be
-                // under way only where nobody wants what they bring: the load has failed.
-                unsafe { block.host_range_mut(begin..begin + place.of.bytes) }.unwrap_or_default()
-            }
+            Self::Place(place) => place.host_bytes_mut(),
             Self::Pinned(buffer) => buffer.host_bytes_mut().unwrap_or_default(),
             Self::Plain(bytes) => bytes,
         }
@@ -114,7 +54,7 @@ impl Slab {
 
     /// Queue a copy of the first bytes, or wait for it.
     pub(super) fn copy_to(
-        &self,
+        &mut self,
         stream: &Stream,
         target: &DeviceBuffer,
         at: usize,
@@ -122,10 +62,19 @@ impl Slab {
     ) -> Result<()> {
         match self {
             Self::Place(place) => {
-                target.copy_from(stream, at, &place.of.block, place.begin(), bytes)
+                place.begin_use();
+                let (block, begin) = place.within();
+                target.copy_from(stream, at, block, begin, bytes)
             }
             Self::Pinned(buffer) => target.copy_from(stream, at, buffer, 0, bytes),
             Self::Plain(all) => target.upload(stream, at, &all[..bytes]),
+        }
+    }
+
+    /// Its copies are over.
+    pub(super) fn end_use(&mut self) {
+        if let Self::Place(place) = self {
+            place.end_use();
         }
     }
 }
@@ -139,52 +88,34 @@ mod tests {
     use crate::device::pinned::PinnedMemory;
 
     #[test]
-    fn places_are_apart_and_come_back() {
+    fn the_smallest_place_that_is_large_enough_is_taken() {
         let device: Arc<dyn Device> = Arc::new(EmulatedDevice::open().unwrap());
         let stream = device.create_stream().unwrap();
         let pool = MemoryPool::new(Arc::clone(&device), 1 << 20);
         let host = MemoryPool::new(Arc::new(PinnedMemory::new(device)), 1 << 20);
-        let slabs = [
-            Slabs::new(&host, 2, 100).unwrap(),
-            Slabs::new(&host, 2, 10_000).unwrap(),
-        ];
-        let slab = |bytes| Slab::new(bytes, &slabs, Some(&host), &stream);
-        let place = |slab: &Slab| match slab {
-            Slab::Place(place) => Some((place.of.bytes, place.number)),
-            _ => None,
-        };
+        let places = [100, 10_000].map(|bytes| Places::new(&host, 2, bytes, "test").unwrap());
+        let slab = |bytes| Slab::new(bytes, &places, Some(&host), &stream);
+        let free = || places.each_ref().map(|places| places.free());
         let target = pool.allocate(40_000, "test").unwrap();
-        // The smallest that is large enough, the next where its places are taken, and blocks of their own beyond.
-        let mut taken: Vec<Slab> = [100, 5_000, 10_000, 100, 20, 20_000].map(slab).into();
-        let found: Vec<_> = taken.iter().map(place).collect();
-        assert!(found[0].is_some_and(|(bytes, _)| bytes == 4096));
-        assert!(found[1].is_some_and(|(bytes, _)| bytes == 12_288));
-        assert!(found[2].is_some_and(|(bytes, _)| bytes == 12_288));
-        assert!(found[3].is_some_and(|(bytes, _)| bytes == 4096));
-        assert!(found[4..].iter().all(Option::is_none));
-        let held: Vec<_> = found.iter().flatten().collect();
-        assert!(
-            held.iter()
-                .enumerate()
-                .all(|(at, place)| !held[..at].contains(place))
-        );
+        // The next where its places are taken, and blocks of their own beyond.
+        let (mut taken, mut left) = (Vec::new(), Vec::new());
+        for bytes in [100, 5_000, 10_000, 100, 20, 20_000] {
+            taken.push(slab(bytes));
+            left.push(free());
+        }
+        assert_eq!(left, [[1, 2], [1, 1], [1, 0], [0, 0], [0, 0], [0, 0]]);
         for (number, slab) in taken.iter_mut().enumerate() {
             slab.bytes_mut().fill(number as u8 + 1);
         }
-        for (number, slab) in taken.iter().enumerate() {
+        for (number, slab) in taken.iter_mut().enumerate() {
             slab.copy_to(&stream, &target, number * 20, 20).unwrap();
         }
         let mut told = [0; 120];
         target.download(&stream, 0, &mut told).unwrap();
         let want: Vec<u8> = (1..=6).flat_map(|number| [number; 20]).collect();
         assert_eq!(told.as_slice(), want);
+        taken[1..].iter_mut().for_each(Slab::end_use);
         drop(taken);
-        assert_eq!(
-            slabs.each_ref().map(|slabs| slabs.free.lock().len()),
-            [2, 2]
-        );
-        // A host without room has none.
-        assert!(Slabs::new(&host, 1 << 10, 1 << 20).is_none());
-        assert!(Slabs::new(&host, usize::MAX, 2).is_none());
+        assert_eq!(free(), [1, 2], "the first may still be copied");
     }
 }

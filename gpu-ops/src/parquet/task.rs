@@ -18,12 +18,14 @@ use super::codec::Codec;
 use super::counts::Reason;
 use super::kernels::Kernels;
 use super::parse::{Parsed, parse};
+use super::places::Places;
 use super::plan::{BEHIND, Chunk, PAGE_ALIGNED, Plan, Room, Unpacked, write_structs};
-use super::slab::{Slab, Slabs, rounded};
+use super::scratch::Scratch;
+use super::slab::Slab;
 use crate::column::{ChunkFacts, PlacedStrings, Target, UsedStrings};
 use crate::device::{Device, DevicePtr, Stream};
 use crate::error::{GpuError, Result};
-use crate::memory::{DeviceBuffer, MemoryPool};
+use crate::memory::MemoryPool;
 use crate::trace::{HostSpan, Trace, Work};
 
 /// Buffers of a task begin at multiples of this.
@@ -66,7 +68,9 @@ pub(crate) struct Decoder<'a> {
     /// Page-locked memory, where there is some.
     pub(crate) host: Option<&'a Arc<MemoryPool>>,
     /// Blocks of it that are there already, those with the smallest places first.
-    pub(crate) slabs: Vec<Arc<Slabs>>,
+    pub(crate) slabs: Vec<Arc<Places>>,
+    /// The same of the device's memory.
+    pub(crate) scratch: Option<Arc<Places>>,
     pub(crate) kernels: &'a Kernels,
     pub(crate) trace: Option<Arc<Trace>>,
 }
@@ -87,12 +91,12 @@ struct Queued {
     /// By chunk of `parsed`: what is known without the device.
     preliminary: Vec<Outcome>,
     plan: Plan,
-    memory: DeviceBuffer,
-    /// Addresses in `memory`.
+    scratch: Scratch,
+    /// Addresses in `scratch`.
     args: ParquetArgs,
     /// Their copies are queued.
-    _slabs: Vec<Slab>,
-    /// Where in `memory` the kernels report, and the end of it.
+    slabs: Vec<Slab>,
+    /// Where in `scratch` the kernels report, and the end of it.
     reports: Range<usize>,
 }
 
@@ -218,33 +222,31 @@ impl Decoder<'_> {
             *used = room.take(*words * 4, 4);
         }
         let end = room.take(0, ALIGNED);
-        let purpose = "pages of parquet files";
-        let memory = {
+        let mut scratch = {
             let _span = self.span("memory of a task");
-            self.pool
-                .allocate_for(stream, rounded(end.max(1)), purpose)?
-                .ordered_by(stream)
+            Scratch::new(end, self.scratch.as_ref(), self.pool, stream)?
         };
-        slab.copy_to(stream, &memory, raw, total)?;
-        if let Some(second) = &second {
-            second.copy_to(stream, &memory, unpacked, unpacked_bytes)?;
+        let (memory, base) = scratch.begin_use();
+        slab.copy_to(stream, memory, base + raw, total)?;
+        if let Some(second) = &mut second {
+            second.copy_to(stream, memory, base + unpacked, unpacked_bytes)?;
         }
-        plan.locate(memory.ptr());
+        plan.locate(memory.ptr_at(base)?);
         // Pageable memory would have to wait for the copies before it.
         let mut tables = self.slab(results_at - pages_at, stream);
         let (pages, rest) = tables.bytes_mut().split_at_mut(chunks_at - pages_at);
         write_structs(&plan.pages, pages);
         write_structs(&plan.chunks, rest);
-        tables.copy_to(stream, &memory, pages_at, results_at - pages_at)?;
-        memory.fill_range(stream, results_at, end - results_at, 0)?;
+        tables.copy_to(stream, memory, base + pages_at, results_at - pages_at)?;
+        memory.fill_range(stream, base + results_at, end - results_at, 0)?;
         let args = ParquetArgs {
-            pages: memory.ptr_at(pages_at)?,
-            chunks: memory.ptr_at(chunks_at)?,
-            results: memory.ptr_at(results_at)?,
+            pages: memory.ptr_at(base + pages_at)?,
+            chunks: memory.ptr_at(base + chunks_at)?,
+            results: memory.ptr_at(base + results_at)?,
             page_count: plan.pages.len() as u64,
         };
         let device: &dyn Device = self.pool.device().as_ref();
-        // SAFETY: the plan's pages lie in `memory`, which outlives the copy of the results or is ordered by the stream; the
+        // SAFETY: the plan's pages lie in `scratch`, which outlives the copy of the results or is ordered by the stream; the
         // columns have all rows of the chunks, as the caller vouches by their targets.
         unsafe {
             if plan.pages.iter().any(|page| page.codec != 0) {
@@ -258,8 +260,8 @@ impl Decoder<'_> {
             parsed,
             preliminary,
             plan,
-            memory,
-            _slabs: slabs.into_iter().flatten().collect(),
+            scratch,
+            slabs: slabs.into_iter().flatten().collect(),
             args,
             reports: results_at..end,
         }))
@@ -321,14 +323,16 @@ impl Queued {
         if texts.into_iter().any(|c| c.kind == PARQUET_KIND_BYTES) {
             self.place_strings(&results, &mut outcomes, decoder, stream)?;
         }
+        self.scratch.end_use();
+        self.slabs.iter_mut().for_each(Slab::end_use);
         Ok(outcomes)
     }
 
     /// All that was reported, and the results of pages among it.
     fn told(&self, stream: &Stream) -> Result<(Vec<u8>, Vec<PageResult>)> {
         let mut told = vec![0u8; self.reports.len()];
-        self.memory
-            .download(stream, self.reports.start, &mut told)?;
+        let (memory, base) = self.scratch.within();
+        memory.download(stream, base + self.reports.start, &mut told)?;
         let results = told.chunks_exact(size_of::<ParquetResult>());
         let results = results.take(self.plan.pages.len()).map(result).collect();
         Ok((told, results))
@@ -411,7 +415,7 @@ impl Queued {
             places: memory.ptr(),
             page_count: self.args.page_count,
         };
-        // SAFETY: the pages lie in `self.memory`, as when they were decoded; every room has the bytes that their results tell.
+        // SAFETY: the pages lie in `self.scratch`, as when they were decoded; every room has the bytes that their results tell.
         unsafe {
             let device: &dyn Device = pool.device().as_ref();
             decoder.kernels.place_strings(device, stream, &args)?;

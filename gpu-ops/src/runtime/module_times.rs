@@ -7,8 +7,11 @@ use parking_lot::Mutex;
 
 use super::Runtime;
 
-/// What a kernel is thought to take before any was compiled, in milliseconds: as NVRTC takes where many are compiled at once.
+/// What a kernel is thought to take before any was compiled, in milliseconds: as NVRTC takes where many are compiled at once, …
 const UNSEEN_MS: f64 = 150.0;
+
+/// … and where earlier processes have left kernels on disk, of which most are those that are asked for again.
+const FROM_DISK_MS: f64 = 5.0;
 
 /// How much of the estimate the last kernel is.
 const LAST: f64 = 0.2;
@@ -23,10 +26,11 @@ pub(crate) struct ModuleTimes {
     races: AtomicUsize,
 }
 
-impl Default for ModuleTimes {
-    fn default() -> Self {
+impl ModuleTimes {
+    /// None seen yet. `on_disk`: earlier processes have left some.
+    pub(super) fn new(on_disk: bool) -> Self {
         Self {
-            average: Mutex::new(UNSEEN_MS),
+            average: Mutex::new(if on_disk { FROM_DISK_MS } else { UNSEEN_MS }),
             races: AtomicUsize::new(0),
         }
     }
@@ -73,7 +77,7 @@ mod tests {
 
     #[test]
     fn the_last_kernels_count() {
-        let times = ModuleTimes::default();
+        let times = ModuleTimes::new(false);
         for _ in 0..20 {
             times.note(2.0);
         }
@@ -83,8 +87,18 @@ mod tests {
     }
 
     #[test]
+    fn kernels_on_disk_are_expected_until_they_are_not_there() {
+        let times = ModuleTimes::new(true);
+        assert_eq!(times.expected(), FROM_DISK_MS);
+        for _ in 0..10 {
+            times.note(UNSEEN_MS);
+        }
+        assert!(times.expected() > 0.8 * UNSEEN_MS, "{times:?}");
+    }
+
+    #[test]
     fn what_took_long_beside_a_cpu_plan_does_not_count() {
-        let times = ModuleTimes::default();
+        let times = ModuleTimes::new(false);
         times.races.store(1, Ordering::Relaxed);
         times.note(10.0 * UNSEEN_MS);
         assert_eq!(times.expected(), UNSEEN_MS);

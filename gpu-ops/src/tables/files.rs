@@ -291,6 +291,10 @@ impl FileTable {
         sizes.fold(0, u64::saturating_add)
     }
 
+    pub(super) fn is_parquet(&self) -> bool {
+        as_source::<ParquetSource>(self.config.file_source()).is_some()
+    }
+
     pub(super) fn name(&self) -> String {
         let Some(first) = self.files.first() else {
             return "table without files".into();

@@ -24,7 +24,7 @@ use crate::device::{Device, Stream};
 use crate::error::{GpuError, Result};
 use crate::memory::MemoryPool;
 use crate::parquet::{
-    Begun, ChunkCounts, ChunkTask, Decoder, Outcome, ParquetReader, Reason, Slabs, cpu_is_sooner,
+    Begun, ChunkCounts, ChunkTask, Decoder, Outcome, ParquetReader, Places, Reason, cpu_is_sooner,
 };
 use crate::query::Query;
 use crate::trace::Work;
@@ -54,10 +54,13 @@ pub(super) struct Coming {
 }
 
 /// Chunks that are decoded together: their row groups, and their columns in the list of those that come.
+#[derive(Default)]
 struct Task {
     chunks: Vec<(usize, usize)>,
     /// Of the file.
     bytes: u64,
+    /// Of device memory until they are decoded, about.
+    scratch: u64,
 }
 
 /// A chunk that the CPU has to decode.
@@ -98,29 +101,22 @@ impl TableCache {
         reader: ParquetReader,
         threads: usize,
     ) -> Vec<Option<Reason>> {
-        let loaded = self.parquet.are_loaded();
-        let of_column = |wanted: usize| {
+        let of_metadata = |wanted: usize| {
             let chunks = table.groups.iter().map(|group| &group.chunks[wanted]);
-            let reasons: Vec<Reason> = chunks
-                .clone()
-                .filter_map(|c| c.as_ref().err().copied())
-                .collect();
-            if reasons.len() * 2 > table.groups.len() || table.rows == 0 {
-                return Some(reasons.first().copied().unwrap_or(Reason::NoRange));
-            }
-            let sizes = table
-                .groups
-                .iter()
-                .zip(chunks)
-                .filter_map(|(group, chunk)| {
-                    let chunk = chunk.as_ref().ok()?;
-                    Some(chunk.size(group.rows))
-                });
-            let by_price = reader == ParquetReader::Auto;
-            let sooner = by_price && cpu_is_sooner(&sizes.collect::<Vec<_>>(), threads, loaded);
-            sooner.then_some(Reason::Price)
+            let reasons: Vec<Reason> = chunks.filter_map(|c| c.as_ref().err().copied()).collect();
+            let most = reasons.len() * 2 > table.groups.len() || table.rows == 0;
+            most.then(|| reasons.first().copied().unwrap_or(Reason::NoRange))
         };
-        (0..columns).map(of_column).collect()
+        let mut refusals: Vec<Option<Reason>> = (0..columns).map(of_metadata).collect();
+        if reader == ParquetReader::Auto {
+            let open: Vec<usize> = (0..columns).filter(|c| refusals[*c].is_none()).collect();
+            let sizes: Vec<_> = open.iter().map(|wanted| table.sizes(*wanted)).collect();
+            let sooner = cpu_is_sooner(&sizes, threads, self.parquet.are_loaded());
+            for (wanted, _) in open.into_iter().zip(sooner).filter(|(_, sooner)| *sooner) {
+                refusals[wanted] = Some(Reason::Price);
+            }
+        }
+        refusals
     }
 
     /// Decode the columns of parquet files on the device, as far as it can; `None` where it can none of them.
@@ -222,16 +218,20 @@ impl TableCache {
                 let tasks = tasks_of(&chunks, &coming, workers);
                 // Other streams write where this one has made room.
                 pools.device.device().synchronize(stream)?;
+                let span = |name| Some(trace.as_ref()?.thread(Work::Load, name));
                 let slabs = {
-                    let _span = trace
-                        .as_ref()
-                        .map(|trace| trace.thread(Work::Load, "page-lock slabs"));
+                    let _span = span("page-lock slabs");
                     slabs_of(&tasks, workers, pools.host.as_ref())
+                };
+                let scratch = {
+                    let _span = span("memory of tasks");
+                    scratch_of(&tasks, workers, &pools.device)
                 };
                 let decoder = Decoder {
                     pool: &pools.device,
                     host: pools.host.as_ref(),
                     slabs,
+                    scratch,
                     kernels: &kernels,
                     trace,
                 };
@@ -435,7 +435,7 @@ fn tasks_of(table: &ParquetTable, coming: &[Coming], workers: usize) -> Vec<Task
     let total: u64 = all.map(|chunk| length(&chunk.bytes)).sum();
     let most = (total / (workers * IN_FLIGHT) as u64).clamp(LEAST_TASK_BYTES, MOST_TASK_BYTES);
     let mut tasks = Vec::new();
-    let (mut chunks, mut bytes) = (Vec::new(), 0);
+    let mut task = Task::default();
     // Of several row groups where theirs are small: a chunk may be one page, which one warp decompresses.
     for (number, group) in table.groups.iter().enumerate().filter(|(_, g)| g.rows > 0) {
         for (column, coming) in coming.iter().enumerate() {
@@ -443,23 +443,22 @@ fn tasks_of(table: &ParquetTable, coming: &[Coming], workers: usize) -> Vec<Task
                 continue;
             };
             let more = length(&chunk.bytes);
-            if bytes > 0 && bytes + more > most {
-                let chunks = std::mem::take(&mut chunks);
-                tasks.push(Task { chunks, bytes });
-                bytes = 0;
+            if task.bytes > 0 && task.bytes + more > most {
+                tasks.push(std::mem::take(&mut task));
             }
-            chunks.push((number, column));
-            bytes += more;
+            task.chunks.push((number, column));
+            task.bytes += more;
+            task.scratch += chunk.scratch(group.rows, coming.column.is_bytes());
         }
     }
-    if !chunks.is_empty() {
-        tasks.push(Task { chunks, bytes });
+    if !task.chunks.is_empty() {
+        tasks.push(task);
     }
     tasks
 }
 
 /// Places for the bytes of all tasks that are under way at a time, and for what is told the device of their pages.
-fn slabs_of(tasks: &[Task], workers: usize, host: Option<&Arc<MemoryPool>>) -> Vec<Arc<Slabs>> {
+fn slabs_of(tasks: &[Task], workers: usize, host: Option<&Arc<MemoryPool>>) -> Vec<Arc<Places>> {
     /// For some thousand pages.
     const PAGES: usize = 256 << 10;
     let Some(host) = host else {
@@ -467,13 +466,28 @@ fn slabs_of(tasks: &[Task], workers: usize, host: Option<&Arc<MemoryPool>>) -> V
     };
     let places = (workers * IN_FLIGHT).min(tasks.len());
     // A larger task, which is a single chunk, has a slab of its own.
-    let sizes = tasks.iter().map(|task| task.bytes);
-    let most = sizes.filter(|bytes| *bytes <= MOST_TASK_BYTES).max();
-    let most = most.unwrap_or(0) as usize;
+    let sizes = regular(tasks).map(|task| task.bytes);
+    let most = sizes.max().unwrap_or(0) as usize;
     let sizes = [PAGES, most].into_iter().filter(|bytes| *bytes > 0);
     sizes
-        .filter_map(|bytes| Slabs::new(host, places, bytes))
+        .filter_map(|bytes| Places::new(host, places, bytes, "bytes of parquet files"))
         .collect()
+}
+
+/// Places for the scratch of all tasks that are under way at a time, or of some where they would take much of what is free.
+fn scratch_of(tasks: &[Task], workers: usize, pool: &Arc<MemoryPool>) -> Option<Arc<Places>> {
+    /// The share of free memory that they may take.
+    const SHARE: usize = 8;
+    let most = regular(tasks).map(|task| task.scratch).max()?;
+    let bytes = usize::try_from(most).ok()?.max(1);
+    let places = (workers * IN_FLIGHT).min(tasks.len());
+    let places = places.min(pool.available() / SHARE / bytes);
+    Places::new(pool, places, bytes, "pages of parquet files")
+}
+
+/// The tasks but those that are one large chunk each.
+fn regular(tasks: &[Task]) -> impl Iterator<Item = &Task> {
+    tasks.iter().filter(|task| task.bytes <= MOST_TASK_BYTES)
 }
 
 fn length(range: &Range<u64>) -> u64 {

@@ -54,6 +54,16 @@ pub(super) struct ChunkSource {
 }
 
 impl ChunkSource {
+    /// Bytes of device memory until it is decoded, about: itself with and without compression, a code or the place of a string and
+    /// two bits a row, and what is told of its pages.
+    pub(super) fn scratch(&self, rows: usize, as_bytes: bool) -> u64 {
+        /// For some hundred pages.
+        const PAGES: u64 = 64 << 10;
+        let row = if as_bytes { 8 } else { 4 };
+        let (rows, file) = (rows as u64, self.bytes.end - self.bytes.start);
+        file + self.uncompressed + rows * row + rows / 4 + PAGES
+    }
+
     /// What its price depends on.
     pub(super) fn size(&self, rows: usize) -> ChunkSize {
         ChunkSize {
@@ -73,15 +83,18 @@ impl ParquetTable {
         const FROM_DISK: Duration = Duration::from_millis(50);
         const COMPILED: Duration = Duration::from_millis(700);
         let columns = refused.iter().enumerate().filter(|(_, r)| r.is_none());
-        let times = columns.map(|(wanted, _)| {
-            let sizes = self.groups.iter().filter_map(|group| {
-                let chunk = group.chunks[wanted].as_ref().ok()?;
-                Some(chunk.size(group.rows))
-            });
-            cpu_time(&sizes.collect::<Vec<_>>(), threads)
-        });
+        let times = columns.map(|(wanted, _)| cpu_time(&self.sizes(wanted), threads));
         let cpu: Duration = times.sum();
         (cpu < COMPILED).then_some(FROM_DISK)
+    }
+
+    /// What decides of the chunks of a column that the device can decode.
+    pub(super) fn sizes(&self, wanted: usize) -> Vec<ChunkSize> {
+        let sizes = self.groups.iter().filter_map(|group| {
+            let chunk = group.chunks[wanted].as_ref().ok()?;
+            Some(chunk.size(group.rows))
+        });
+        sizes.collect()
     }
 
     /// Do the strings of this column come as bytes: is any chunk of it not one of codes alone?

@@ -204,6 +204,11 @@ impl TableSource {
         matches!(self.kind, Kind::Files(_))
     }
 
+    /// Are its rows in parquet files?
+    pub fn is_parquet(&self) -> bool {
+        matches!(&self.kind, Kind::Files(table) if table.is_parquet())
+    }
+
     /// Will loaded columns be kept for later queries?
     pub fn is_cacheable(&self) -> bool {
         !matches!(self.kind, Kind::Plan(_) | Kind::Input(_))

@@ -56,6 +56,8 @@ pub(crate) struct Traffic {
     pub(crate) kept: bool,
     /// They come from files.
     pub(crate) files: bool,
+    /// The device decodes these, where there are many rows.
+    pub(crate) by_device: bool,
     /// The CPU computes them.
     pub(crate) input: bool,
 }

@@ -442,6 +442,10 @@ impl Device for CudaDevice {
         self.context.reach(handle(index, &other.id)?)
     }
 
+    fn has_kernels_on_disk(&self) -> bool {
+        self.cache.has_entries()
+    }
+
     fn damage_cached(&self, _name: &str, source: &str, cut: bool) -> bool {
         self.cache.damage(&self.cache_key(source), cut)
     }

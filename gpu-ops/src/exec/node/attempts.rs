@@ -12,6 +12,7 @@ use crate::exec::frame::results::Frame;
 use crate::exec::node::flights::{FlightKey, Flights, Joined};
 use crate::exec::node::inputs::{Collected, InputLimits, collect};
 use crate::exec::node::ladder::{Ladder, Rung};
+use crate::exec::node::loads::is_small;
 use crate::exec::node::report::FragmentReport;
 use crate::exec::node::shared::Shared;
 use crate::exec::node::threads::{guarded, on_thread};
@@ -127,10 +128,18 @@ impl FragmentRun {
         let stream = lease.of(self.query.cancel());
         let loading = self.loading(&stream);
         let scans = self.shared.policy.scans();
-        for scan in scans.iter().filter(|scan| scan.table.is_cacheable()) {
-            self.load_scan(scan, None, &loading).await?;
-        }
-        Ok(())
+        let tables = (0..scans.len()).filter(|scan| scans[*scan].table.is_cacheable());
+        let (small, large): (Vec<usize>, Vec<_>) = tables.partition(|scan| is_small(&scans[*scan]));
+        let small = self.load_small(scans, small, &loading).await;
+        let large = async {
+            for scan in large {
+                self.load_scan(&scans[scan], None, &loading).await?;
+            }
+            Ok::<_, GpuError>(())
+        };
+        let (small, large) = tokio::join!(small.complete(), large);
+        small?;
+        large
     }
 
     /// Load, prepare and run; the rows are delivered while they are on the device. What is refused for want of memory is

@@ -13,6 +13,7 @@ pub(super) mod fragment;
 pub(super) mod inputs;
 pub(super) mod ladder;
 pub(super) mod lines;
+pub(super) mod loads;
 pub(super) mod overlap;
 pub(super) mod race;
 pub(super) mod report;

@@ -1,34 +1,34 @@
 //! Runs over a table of which the first rows have come, while others are read.
 //!
-//! The tables of a fragment are loaded, the largest one last. When the loader offers that one as it is going to be
+//! The tables of a fragment are loaded, the largest one after all others that are not small. When the loader offers that one as it is going to be
 //! ([`LoadProgress`]), the fragment is planned, compiled and run on a stream of its own: kernels go over it in strides, each as soon as
 //! its rows lie in their place. Before any row is delivered the run waits for the table, and is worth nothing when that turns
 //! out otherwise: then the fragment is run as if there had been no offer.
 
 use std::sync::Arc;
 
-use crate::column::ColumnRoom;
+use tokio::sync::oneshot;
+
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::results::Frame;
 use crate::exec::node::attempts::FragmentRun;
+use crate::exec::node::loads::{Loaded, is_small};
 use crate::exec::node::report::FragmentReport;
 use crate::exec::node::threads::on_thread;
 use crate::exec::output::host::Host;
 use crate::exec::prepare::bind::OverlapScan;
-use crate::exec::prepare::sorter::DeviceSorter;
-use crate::pipeline::ScanSource;
-use crate::tables::{ColumnRequest, LoadFor, LoadProgress, LoadedTable, WithdrawOnDrop};
+use crate::tables::{LoadProgress, LoadedTable, WithdrawOnDrop};
 use crate::trace::Work;
 
 /// What a run made of the tables before they were loaded; `None` when there was none, or when it is worth nothing.
 type Outcome<T> = Option<Result<(T, FragmentReport)>>;
 
-/// What all scans of one load share.
-pub(in crate::exec) struct Loading {
-    /// What columns may take of device memory.
-    room: ColumnRoom,
-    work: LoadFor,
+/// All tables, by the order of their scans.
+fn in_order(mut some: Loaded, others: Loaded) -> Vec<Arc<LoadedTable>> {
+    some.extend(others);
+    some.sort_unstable_by_key(|(scan, _)| *scan);
+    some.into_iter().map(|(_, table)| table).collect()
 }
 
 impl FragmentRun {
@@ -46,35 +46,61 @@ impl FragmentRun {
         };
         let largest = largest.filter(|scan| scans[*scan].table.file_bytes().is_some());
         let loading = self.loading(stream);
+        let others = (0..scans.len()).filter(|scan| Some(*scan) != largest);
+        let (small, large): (Vec<usize>, _) = others.partition(|scan| is_small(&scans[*scan]));
+        let small = self.load_small(scans, small, &loading).await;
+        let (loading, _lease) = match small.are_coming() {
+            true => {
+                let (loading, lease) = self.loading_apart(&loading)?;
+                (loading, Some(lease))
+            }
+            false => (loading.clone(), None),
+        };
         let load = async |scan: usize, arrival: Option<&Arc<LoadProgress>>| {
             self.load_scan(&scans[scan], arrival, &loading).await
         };
-        let mut tables = Vec::with_capacity(scans.len());
-        for scan in (0..scans.len()).filter(|scan| Some(*scan) != largest) {
-            // One after the other: each reads with all of the session's readers.
-            tables.push(load(scan, None).await?);
-        }
+        let large = async {
+            let mut loaded = Loaded::with_capacity(large.len());
+            for scan in large {
+                loaded.push((scan, load(scan, None).await?));
+            }
+            Ok::<_, GpuError>(loaded)
+        };
         let Some(scan) = largest else {
-            return Ok((tables, None));
+            let (small, large) = tokio::join!(small.complete(), large);
+            return Ok((in_order(small?, large?), None));
         };
         let (arrival, offer) = LoadProgress::new();
         let _withdraw = WithdrawOnDrop(Arc::clone(&arrival));
+        let (before, others) = oneshot::channel();
         let arriving = async {
+            let large = large.await?;
+            // Who waits for them has given up only where another load has failed.
+            let _ = before.send(large);
             let loaded = load(scan, Some(&arrival)).await;
             arrival.settle(loaded.as_deref().ok());
             loaded
         };
         let running = async {
-            let mut tables = tables.clone();
-            tables.insert(scan, offer.await.ok()?);
+            let small = small.complete().await?;
+            let Ok(large) = others.await else {
+                return Ok((vec![], None));
+            };
+            let others = in_order(small, large);
+            let Ok(offered) = offer.await else {
+                return Ok((others, None));
+            };
+            let mut tables = others.clone();
+            tables.insert(scan, offered);
             let arrival = Arc::clone(&arrival);
             let overlap = OverlapScan { scan, arrival };
             let run = self.run_overlapped(overlap, tables, deliver.clone());
-            Some(run.await)
+            Ok((others, Some(run.await)))
         };
         // Also after an error: what overlaps the load holds memory of the load.
-        let (loaded, outcome) = tokio::join!(arriving, running);
-        tables.insert(scan, loaded?);
+        let (loaded, others): (_, Result<_>) = tokio::join!(arriving, running);
+        let (loaded, (mut tables, outcome)) = (loaded?, others?);
+        tables.insert(scan, loaded);
         // What went wrong with a table that kept to its offer has nothing to do with the offer.
         let worth = |outcome: &Result<_>| match outcome {
             Err(error) if !arrival.has_kept() => {
@@ -84,46 +110,6 @@ impl FragmentRun {
             _ => true,
         };
         Ok((tables, outcome.filter(worth)))
-    }
-
-    /// What one load of all scans goes by.
-    pub(in crate::exec) fn loading(&self, stream: &Stream) -> Loading {
-        let budget = self.shared.runtime.pool().budget();
-        let last = self.shared.last_columns();
-        Loading {
-            room: self.shared.room.for_columns(budget, last),
-            work: LoadFor {
-                stream: stream.clone(),
-                query: Some(Arc::clone(&self.query)),
-                parquet: self.shared.options.parquet,
-                sorter: Some(Arc::new(DeviceSorter::of(&self.shared.runtime))),
-            },
-        }
-    }
-
-    /// The columns of one scan.
-    pub(in crate::exec) async fn load_scan(
-        &self,
-        scan: &ScanSource,
-        arrival: Option<&Arc<LoadProgress>>,
-        Loading { room, work }: &Loading,
-    ) -> Result<Arc<LoadedTable>> {
-        let tables = self.shared.runtime.tables();
-        let context = &self.context;
-        let table = &scan.table;
-        let request = ColumnRequest {
-            columns: &scan.columns,
-            needs_codes: &scan.needs_codes,
-        };
-        let Some(number) = table.input() else {
-            let load = tables.get_arriving(table, request, room, arrival, context, work);
-            return load.await;
-        };
-        let rows = self.inputs.get(number).ok_or_else(|| {
-            GpuError::Internal(format!("a fragment was not given its input {number}"))
-        })?;
-        let load = tables.load_input(table, rows, request, room, context, work);
-        load.await
     }
 
     /// Run over tables of which one is still coming.
