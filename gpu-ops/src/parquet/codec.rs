@@ -31,7 +31,7 @@ impl Codec {
     }
 
     /// The device's number of it: 0 for bytes as they are; `None` where the host decompresses.
-    pub(super) fn on_device(self) -> Option<u32> {
+    pub(crate) fn on_device(self) -> Option<u32> {
         match self {
             Self::None => Some(0),
             Self::Snappy => Some(PARQUET_SNAPPY),

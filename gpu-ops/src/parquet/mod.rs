@@ -6,11 +6,11 @@
 //!
 //! | stage | where | bytes moved, of a chunk of `c` compressed, `u` uncompressed bytes and `n` rows of `w` bytes |
 //! |---|---|---|
-//! | read | a thread a task, `pread` into a page-locked slab | `c` from the page cache or disk |
-//! | headers | the same thread: `thrift`, `pages` | some 30 bytes a page |
+//! | headers | a thread a task, `pread` of a few bytes each: `thrift`, `pages` | some 30 bytes a page |
+//! | read | the same thread, `pread` into page-locked slabs of 2 MiB in turn (`lanes`) | `c` from the page cache or disk |
 //! | strings of dictionaries | the same thread: decompressed (`codec`), checked as UTF-8 | the dictionary page |
-//! | Zstd | the same thread, into the slab in the place of the page | `c` read, `u` written; `u` are copied then |
-//! | copy | copy engine, on the stream of the thread | `c` over the link, and 72 bytes a page |
+//! | Zstd and gzip | the same thread, from a slab with the whole task into another | `c` read, `u` written; `u` are copied then |
+//! | copy | copy engine, on the stream of the slab | `c` over the link, and 72 bytes a page |
 //! | decompress | device, a warp a page (`parquet_decompress`) | `c` read, `u` written, copies read again from L2 |
 //! | decode and encode | device, a block a page (`parquet_decode`) | `u` read, `4 n` or `8 n` of scratch for codes and deltas, `w n` written, `n / 8` of validity |
 //! | strings as bytes | device, a block a page (`parquet_strings`), once their bytes are summed up on the host | the strings twice, 8 bytes a value and a row |
@@ -19,9 +19,10 @@
 //! | statistics | device, over the finished column ([`crate::column`]) | `w n` read twice, 128 KiB or a bit a possible value of scratch |
 //!
 //! The slabs of a load are one block, page-locked at once, and so is the scratch of its tasks (`places`); both come from the pools,
-//! which keep them for the next load. Nothing but page headers and string dictionaries is looked at on the host. The link is the stage that
-//! should decide: everything on the device reads or writes a few bytes for each that is copied. A thread begins the next tasks
-//! while the device works on some before, since a warp takes longer for a page than a thread to read many.
+//! which keep them for the next load. A slab is filled again once it is copied: it does not wait for the device to decode. Nothing but
+//! page headers and string dictionaries is looked at on the host. The link is the stage that should decide: everything on the device
+//! reads or writes a few bytes for each that is copied. A thread begins the next tasks while the device works on some before, since a
+//! warp takes longer for a page than a thread to read many.
 //!
 //! # What decides about a column
 //!
@@ -43,9 +44,11 @@
 //! is read by the CPU as if there were no device. Every page is checked against its bounds on the device as well: it
 //! reports an error, and the chunk goes to the CPU, whose reader says what is wrong.
 
+mod chunk_bytes;
 mod codec;
 mod counts;
 mod kernels;
+mod lanes;
 mod pages;
 mod parse;
 mod places;
@@ -59,6 +62,7 @@ mod thrift;
 pub(crate) use codec::Codec;
 pub use counts::{ChunkCounts, ParquetReader, Reason};
 pub(crate) use kernels::Kernels;
+pub(crate) use lanes::{LANE_BYTES, Lanes};
 pub(crate) use places::Places;
 pub(crate) use price::{ChunkSize, cpu_is_sooner, cpu_time};
 pub(crate) use task::{Begun, ChunkTask, Decoder, Outcome, ValueKind};

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use warpline_cuda::kernels::PARQUET_LEVELS_PREFIXED;
 
+use super::chunk_bytes::ChunkBytes;
 use super::counts::Reason;
 use super::thrift::{PageKind, page_header};
 
@@ -54,8 +55,8 @@ pub(crate) struct Pages {
 ///
 /// # Errors
 /// Why the device cannot decode them.
-pub(crate) fn pages_of(
-    bytes: &[u8],
+pub(super) fn pages_of(
+    bytes: ChunkBytes<'_>,
     rows: usize,
     uncompressed: u64,
     optional: bool,
@@ -63,7 +64,8 @@ pub(crate) fn pages_of(
     let mut pages = Pages::default();
     let (mut at, mut values) = (0, 0usize);
     while values < rows {
-        let (header, used) = page_header(&bytes[at..]).ok_or(Reason::Malformed)?;
+        let header = bytes.parse(at, page_header);
+        let (header, used) = header.ok_or(Reason::Malformed)?;
         let begin = at + used;
         let end = begin.checked_add(header.compressed_bytes as usize);
         let end = end.filter(|end| *end <= bytes.len());

@@ -2,6 +2,7 @@
 
 use warpline_cuda::kernels as k;
 
+use super::chunk_bytes::ChunkBytes;
 use super::codec::Codec;
 use super::counts::Reason;
 use super::pages::{Page, Pages, encoding, pages_of};
@@ -23,7 +24,7 @@ pub(super) struct Parsed {
 /// The pages of a chunk that the device can decode, and the strings of its dictionary.
 pub(super) fn parse(
     chunk: &ChunkTask,
-    bytes: &[u8],
+    bytes: ChunkBytes<'_>,
 ) -> std::result::Result<(Pages, Option<DictionaryStrings>), Reason> {
     let pages = pages_of(bytes, chunk.rows, chunk.uncompressed, chunk.values.optional)?;
     let strings = chunk.values.kind == k::PARQUET_KIND_CODE;
@@ -49,13 +50,10 @@ pub(super) fn parse(
             false => Err(Reason::Malformed),
         };
     }
+    let packed = bytes.range(dictionary.bytes.clone());
+    let packed = packed.ok_or(Reason::Unreadable)?;
     let mut plain = vec![0; dictionary.uncompressed as usize];
-    unpack(
-        chunk.codec,
-        &bytes[dictionary.bytes.clone()],
-        dictionary,
-        &mut plain,
-    )?;
+    unpack(chunk.codec, &packed, dictionary, &mut plain)?;
     let strings = plain_strings(&plain, dictionary.values).ok_or(Reason::Malformed)?;
     Ok((pages, Some(strings)))
 }

@@ -39,8 +39,8 @@ impl Room {
 pub(super) struct Chunk<'a> {
     pub(super) task: &'a ChunkTask,
     pub(super) parsed: &'a Parsed,
-    /// As they are in the file, …
-    pub(super) bytes: &'a [u8],
+    /// As they are in the file, where the host has them, …
+    pub(super) bytes: Option<&'a [u8]>,
     /// … and where they come to lie in the task's buffer.
     pub(super) raw: usize,
 }
@@ -107,7 +107,8 @@ impl Plan {
                     let out = unpacked.out.as_deref_mut().ok_or(Reason::Malformed)?;
                     let end = unpacked.filled + page.uncompressed as usize;
                     let target = out.get_mut(unpacked.filled..end).ok_or(Reason::Malformed)?;
-                    unpack(chunk.codec, &of.bytes[page.bytes.clone()], page, target)?;
+                    let packed = of.bytes.ok_or(Reason::Malformed)?;
+                    unpack(chunk.codec, &packed[page.bytes.clone()], page, target)?;
                     let at = unpacked.at + unpacked.filled;
                     unpacked.filled = (end + BEHIND).next_multiple_of(PAGE_ALIGNED);
                     (at, page.uncompressed as usize, at, 0)

@@ -3,9 +3,7 @@
 //! A task is begun, which reads the file and queues everything for the device, and finished, which waits. Between the two
 //! its thread begins others, so that the device decompresses one task while the file system serves the next.
 
-use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,9 +12,11 @@ use warpline_cuda::kernels::{
     ParquetPlaceArgs, ParquetResult,
 };
 
+use super::chunk_bytes::{ChunkBytes, OpenFiles};
 use super::codec::Codec;
 use super::counts::Reason;
 use super::kernels::Kernels;
+use super::lanes::Lanes;
 use super::parse::{Parsed, parse};
 use super::places::Places;
 use super::plan::{BEHIND, Chunk, PAGE_ALIGNED, Plan, Room, Unpacked, write_structs};
@@ -100,63 +100,80 @@ struct Queued {
     reports: Range<usize>,
 }
 
+/// How the bytes of a task come to the device.
+enum Way<'a> {
+    /// They are read already; the slab stays with the task.
+    Slab(Slab),
+    /// They are read piece by piece. The host sees nothing but headers of pages and dictionaries of strings.
+    Lanes(&'a OpenFiles<'a>, &'a mut Lanes),
+}
+
 impl Decoder<'_> {
-    /// Read some chunks, and queue their copies and kernels.
+    /// Read some chunks, and queue their copies and kernels. Those that the host does not decompress come by way of `lanes`.
     ///
     /// # Errors
     /// [`GpuError::Device`], [`GpuError::Stopped`]. Files that cannot be read and memory that is short are outcomes.
-    pub(crate) fn begin(&self, chunks: &[ChunkTask], stream: &Stream) -> Result<Begun> {
+    pub(crate) fn begin(
+        &self,
+        chunks: &[ChunkTask],
+        stream: &Stream,
+        lanes: &mut Lanes,
+    ) -> Result<Begun> {
         stream.check()?;
-        let total: u64 = chunks.iter().map(|c| c.bytes.end - c.bytes.start).sum();
-        let Ok(total) = usize::try_from(total) else {
-            return Ok(Begun {
-                outcomes: chunks
-                    .iter()
-                    .map(|_| Some(Err(Reason::Malformed)))
-                    .collect(),
-                queued: None,
-            });
-        };
-        let mut slab = self.slab(total, stream);
-        let begins = {
-            let mut span = self.span("read");
-            if let Some(span) = &mut span {
-                span.number("bytes", total as u64);
-            }
-            read(chunks, slab.bytes_mut())
-        };
         let mut begun = Begun {
             outcomes: chunks.iter().map(|_| None).collect(),
             queued: None,
         };
+        let total: u64 = chunks.iter().map(|c| c.bytes.end - c.bytes.start).sum();
+        let Ok(total) = usize::try_from(total) else {
+            begun.fail(0..chunks.len(), Reason::Malformed);
+            return Ok(begun);
+        };
+        let files = OpenFiles::new(chunks);
+        let mut begins = files.begins();
+        let by_lanes = lanes.are_there() && chunks.iter().all(|c| c.codec.on_device().is_some());
+        let mut way = match by_lanes {
+            true => Way::Lanes(&files, lanes),
+            false => {
+                let mut slab = self.slab(total, stream);
+                let _span = self.reading(total);
+                for number in files.read(0, &mut slab.bytes_mut()[..total]) {
+                    begins[number] = None;
+                }
+                Way::Slab(slab)
+            }
+        };
         let mut parsed = Vec::with_capacity(chunks.len());
         {
             let _span = self.span("page headers");
-            let bytes = &*slab.bytes_mut();
+            let read = match &mut way {
+                Way::Slab(slab) => Some(&*slab.bytes_mut()),
+                Way::Lanes(..) => None,
+            };
             for (number, (chunk, begin)) in chunks.iter().zip(begins).enumerate() {
-                let Some(begin) = begin else {
-                    begun.outcomes[number] = Some(Err(Reason::Unreadable));
+                let length = (chunk.bytes.end - chunk.bytes.start) as usize;
+                let bytes = begin.and_then(|begin| match read {
+                    Some(read) => Some(ChunkBytes::Memory(&read[begin..begin + length])),
+                    None => files.chunk(number),
+                });
+                let (Some(begin), Some(bytes)) = (begin, bytes) else {
+                    begun.fail([number], Reason::Unreadable);
                     continue;
                 };
-                let length = (chunk.bytes.end - chunk.bytes.start) as usize;
-                match parse(chunk, &bytes[begin..begin + length]) {
+                match parse(chunk, bytes) {
                     Ok((pages, strings)) => parsed.push(Parsed {
                         number,
                         pages,
                         begin,
                         strings,
                     }),
-                    Err(reason) => begun.outcomes[number] = Some(Err(reason)),
+                    Err(reason) => begun.fail([number], reason),
                 }
             }
         }
         let numbers: Vec<usize> = parsed.iter().map(|parsed| parsed.number).collect();
-        match self.queue(chunks, parsed, slab, total, stream) {
-            Err(GpuError::OutOfDeviceMemory { .. }) => {
-                for number in numbers {
-                    begun.outcomes[number] = Some(Err(Reason::Memory));
-                }
-            }
+        match self.queue(chunks, parsed, way, total, stream) {
+            Err(GpuError::OutOfDeviceMemory { .. }) => begun.fail(numbers, Reason::Memory),
             other => begun.queued = other?,
         }
         Ok(begun)
@@ -171,12 +188,18 @@ impl Decoder<'_> {
         Some(trace.thread(Work::Load, name))
     }
 
-    /// Queue the copies and kernels of the chunks whose pages are known.
+    fn reading(&self, bytes: usize) -> Option<HostSpan> {
+        let mut span = self.span("read")?;
+        span.number("bytes", bytes as u64);
+        Some(span)
+    }
+
+    /// Queue the copies and kernels of the chunks whose pages are known; `None` where there are none.
     fn queue(
         &self,
         chunks: &[ChunkTask],
         parsed: Vec<Parsed>,
-        mut slab: Slab,
+        mut way: Way<'_>,
         total: usize,
         stream: &Stream,
     ) -> Result<Option<Queued>> {
@@ -198,7 +221,10 @@ impl Decoder<'_> {
         let mut second = (unpacked_bytes > 0).then(|| self.slab(unpacked_bytes, stream));
         {
             let _span = second.as_ref().and_then(|_| self.span("decompress"));
-            let bytes = &*slab.bytes_mut();
+            let bytes = match &mut way {
+                Way::Slab(slab) => Some(&*slab.bytes_mut()),
+                Way::Lanes(..) => None,
+            };
             let mut unpacked = Unpacked {
                 at: unpacked,
                 out: second.as_mut().map(Slab::bytes_mut),
@@ -208,7 +234,7 @@ impl Decoder<'_> {
                 let chunk = Chunk {
                     task: &chunks[parsed.number],
                     parsed,
-                    bytes: &bytes[parsed.begin..],
+                    bytes: bytes.map(|bytes| &bytes[parsed.begin..]),
                     raw: raw + parsed.begin,
                 };
                 preliminary.push(plan.add(&chunk, &mut unpacked, &mut room));
@@ -227,7 +253,27 @@ impl Decoder<'_> {
             Scratch::new(end, self.scratch.as_ref(), self.pool, stream)?
         };
         let (memory, base) = scratch.begin_use();
-        slab.copy_to(stream, memory, base + raw, total)?;
+        let slab = match way {
+            Way::Slab(mut slab) => {
+                slab.copy_to(stream, memory, base + raw, total)?;
+                Some(slab)
+            }
+            Way::Lanes(files, lanes) => {
+                let mut unreadable = Vec::new();
+                let fill = |from, out: &mut [u8]| {
+                    let _span = self.reading(out.len());
+                    unreadable.extend(files.read(from, out));
+                };
+                lanes.copy(total, fill, stream, (memory, base + raw))?;
+                // The device finds whatever was in the slab.
+                for (parsed, outcome) in parsed.iter().zip(&mut preliminary) {
+                    if unreadable.contains(&parsed.number) {
+                        *outcome = Err(Reason::Unreadable);
+                    }
+                }
+                None
+            }
+        };
         if let Some(second) = &mut second {
             second.copy_to(stream, memory, base + unpacked, unpacked_bytes)?;
         }
@@ -255,7 +301,7 @@ impl Decoder<'_> {
             let texts = plan.chunks.iter().any(|c| c.kind == PARQUET_KIND_BYTES);
             self.kernels.decode(device, stream, &args, texts)?;
         }
-        let slabs = [Some(slab), second, Some(tables)];
+        let slabs = [slab, second, Some(tables)];
         Ok(Some(Queued {
             parsed,
             preliminary,
@@ -287,6 +333,14 @@ impl Decoder<'_> {
         Ok(known
             .map(|outcome| outcome.unwrap_or(Err(Reason::Malformed)))
             .collect())
+    }
+}
+
+impl Begun {
+    fn fail(&mut self, chunks: impl IntoIterator<Item = usize>, reason: Reason) {
+        for number in chunks {
+            self.outcomes[number] = Some(Err(reason));
+        }
     }
 }
 
@@ -450,35 +504,6 @@ impl Queued {
 
 /// Least and greatest value, NULLs and error of a page.
 type PageResult = (i64, i64, u32, u32);
-
-/// The bytes of the chunks one after the other, and where each begins; `None` of those that cannot be read.
-fn read(chunks: &[ChunkTask], out: &mut [u8]) -> Vec<Option<usize>> {
-    let mut open: Option<(&Arc<PathBuf>, File)> = None;
-    let mut at = 0;
-    let begins = chunks.iter().map(|chunk| {
-        let (begin, length) = (at, (chunk.bytes.end - chunk.bytes.start) as usize);
-        at += length;
-        let read = (|| {
-            if open.as_ref().is_none_or(|(path, _)| **path != chunk.path) {
-                open = Some((&chunk.path, File::open(&*chunk.path)?));
-            }
-            match &open {
-                Some((_, file)) => {
-                    file.read_exact_at(&mut out[begin..begin + length], chunk.bytes.start)
-                }
-                None => Ok(()),
-            }
-        })();
-        match read {
-            Ok(()) => Some(begin),
-            Err(error) => {
-                log::debug!("{}: {error}", chunk.path.display());
-                None
-            }
-        }
-    });
-    begins.collect()
-}
 
 /// Least, greatest, NULLs and error of a result.
 fn result(bytes: &[u8]) -> PageResult {

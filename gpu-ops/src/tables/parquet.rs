@@ -15,7 +15,7 @@ use super::cache::TableCache;
 use super::entries::numbers;
 use super::files::FileTable;
 use super::load::{LoadRequest, Reader, Units, stopped};
-use super::parquet_chunks::{ParquetTable, RowGroup, values_in};
+use super::parquet_chunks::{ChunkSource, ParquetTable, RowGroup, values_in};
 use super::parquet_finish::{Finished, finish};
 use super::preallocated::{SharedPools, purpose};
 use super::read::blocking;
@@ -24,7 +24,8 @@ use crate::device::{Device, Stream};
 use crate::error::{GpuError, Result};
 use crate::memory::MemoryPool;
 use crate::parquet::{
-    Begun, ChunkCounts, ChunkTask, Decoder, Outcome, ParquetReader, Places, Reason, cpu_is_sooner,
+    Begun, ChunkCounts, ChunkTask, Decoder, LANE_BYTES, Lanes, Outcome, ParquetReader, Places,
+    Reason, cpu_is_sooner,
 };
 use crate::query::Query;
 use crate::trace::Work;
@@ -36,6 +37,10 @@ const LEAST_TASK_BYTES: u64 = 2 << 20;
 /// Tasks of a thread that the device works on while the thread reads the next. A page is decompressed by one warp, which
 /// takes longer than reading: that is why there are several.
 const IN_FLIGHT: usize = 3;
+/// Threads that read at most: the link carries no more from there on, and each has page-locked memory.
+const MOST_READERS: usize = 32;
+/// Slabs of a thread: one is filled while the other is copied.
+const LANES: usize = 2;
 
 /// What a device made of the columns of a request.
 pub(super) struct Decoded {
@@ -63,6 +68,17 @@ struct Task {
     scratch: u64,
 }
 
+impl Task {
+    /// Its chunks in a table, of which these columns come.
+    fn chunks_of<'a>(&self, table: &'a ParquetTable, columns: &[Coming]) -> Vec<&'a ChunkSource> {
+        let chunks = self.chunks.iter().filter_map(|(group, column)| {
+            let wanted = columns[*column].wanted;
+            table.groups[*group].chunks[wanted].as_ref().ok()
+        });
+        chunks.collect()
+    }
+}
+
 /// A chunk that the CPU has to decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Refused {
@@ -77,6 +93,8 @@ struct Shared<'a> {
     columns: &'a [Coming],
     tasks: &'a [Task],
     decoder: &'a Decoder<'a>,
+    /// Slabs of the threads.
+    lanes: Option<Arc<Places>>,
     next: AtomicUsize,
     failed: AtomicBool,
     refused: Mutex<Vec<Refused>>,
@@ -215,22 +233,23 @@ impl TableCache {
                 {
                     sorter.prepare();
                 }
-                let tasks = tasks_of(&chunks, &coming, workers);
+                let readers = workers.min(MOST_READERS);
+                let tasks = tasks_of(&chunks, &coming, readers);
                 // Other streams write where this one has made room.
                 pools.device.device().synchronize(stream)?;
                 let span = |name| Some(trace.as_ref()?.thread(Work::Load, name));
                 let slabs = {
                     let _span = span("page-lock slabs");
-                    slabs_of(&tasks, workers, pools.host.as_ref())
+                    Slabs::new(&chunks, &coming, &tasks, readers, pools.host.as_ref())
                 };
                 let scratch = {
                     let _span = span("memory of tasks");
-                    scratch_of(&tasks, workers, &pools.device)
+                    scratch_of(&tasks, readers, &pools.device)
                 };
                 let decoder = Decoder {
                     pool: &pools.device,
                     host: pools.host.as_ref(),
-                    slabs,
+                    slabs: slabs.own,
                     scratch,
                     kernels: &kernels,
                     trace,
@@ -240,11 +259,12 @@ impl TableCache {
                     columns: &coming,
                     tasks: &tasks,
                     decoder: &decoder,
+                    lanes: slabs.lanes,
                     next: AtomicUsize::new(0),
                     failed: AtomicBool::new(false),
                     refused: Mutex::new(refused_before(&chunks, &coming)),
                 };
-                shared.decode(workers, stream, query.as_ref())?;
+                shared.decode(readers, stream, query.as_ref())?;
                 counts.device = coming.iter().map(|coming| coming.column.decoded()).sum();
                 let mut refused = shared.refused.into_inner();
                 refused.sort_unstable();
@@ -457,21 +477,53 @@ fn tasks_of(table: &ParquetTable, coming: &[Coming], workers: usize) -> Vec<Task
     tasks
 }
 
-/// Places for the bytes of all tasks that are under way at a time, and for what is told the device of their pages.
-fn slabs_of(tasks: &[Task], workers: usize, host: Option<&Arc<MemoryPool>>) -> Vec<Arc<Places>> {
-    /// For some thousand pages.
-    const PAGES: usize = 256 << 10;
-    let Some(host) = host else {
-        return vec![];
-    };
-    let places = (workers * IN_FLIGHT).min(tasks.len());
-    // A larger task, which is a single chunk, has a slab of its own.
-    let sizes = regular(tasks).map(|task| task.bytes);
-    let most = sizes.max().unwrap_or(0) as usize;
-    let sizes = [PAGES, most].into_iter().filter(|bytes| *bytes > 0);
-    sizes
-        .filter_map(|bytes| Places::new(host, places, bytes, "bytes of parquet files"))
-        .collect()
+/// Page-locked memory of a load.
+#[derive(Default)]
+struct Slabs {
+    /// For what threads read, which the device decompresses.
+    lanes: Option<Arc<Places>>,
+    /// For what is told the device of the pages of tasks, and for the bytes of those that the host decompresses.
+    own: Vec<Arc<Places>>,
+}
+
+impl Slabs {
+    fn new(
+        table: &ParquetTable,
+        columns: &[Coming],
+        tasks: &[Task],
+        readers: usize,
+        host: Option<&Arc<MemoryPool>>,
+    ) -> Self {
+        /// For some thousand pages.
+        const PAGES: usize = 256 << 10;
+        let Some(host) = host else {
+            return Self::default();
+        };
+        let places = |number: usize, bytes: usize| {
+            Places::new(
+                host,
+                number.min(tasks.len() * LANES),
+                bytes,
+                "bytes of parquet files",
+            )
+        };
+        let on_host = |task: &&Task| {
+            let chunks = task.chunks_of(table, columns);
+            chunks.into_iter().any(|c| c.codec.on_device().is_none())
+        };
+        // A larger task, which is a single chunk, has a slab of its own.
+        let most = regular(tasks).filter(on_host).map(|task| task.bytes).max();
+        let under_way = (readers * IN_FLIGHT).min(tasks.len());
+        let sizes = [Some(PAGES), most.map(|most| most as usize)];
+        Self {
+            lanes: places(readers * LANES, LANE_BYTES),
+            own: sizes
+                .into_iter()
+                .flatten()
+                .filter_map(|bytes| places(under_way, bytes))
+                .collect(),
+        }
+    }
 }
 
 /// Places for the scratch of all tasks that are under way at a time, or of some where they would take much of what is free.
@@ -530,6 +582,11 @@ impl Shared<'_> {
     }
 
     fn work(&self, stream: &Stream) -> Result<()> {
+        let device = self.decoder.pool.device().as_ref();
+        let mut lanes = Lanes::default();
+        for places in self.lanes.iter().flat_map(|places| [places; LANES]) {
+            lanes.add(places, stream_like(stream, device)?);
+        }
         let mut streams = Vec::new();
         let mut begun: VecDeque<(&Task, Begun, Stream)> = VecDeque::new();
         while !self.failed.load(Ordering::Relaxed) {
@@ -541,9 +598,9 @@ impl Shared<'_> {
             }
             let own = match streams.pop() {
                 Some(own) => own,
-                None => stream_like(stream, self.decoder.pool.device().as_ref())?,
+                None => stream_like(stream, device)?,
             };
-            let queued = self.begin(task, &own)?;
+            let queued = self.begin(task, &own, &mut lanes)?;
             begun.push_back((task, queued, own));
         }
         while !begun.is_empty() {
@@ -556,10 +613,7 @@ impl Shared<'_> {
     fn in_flight(&self, task: &Task) -> usize {
         /// What a task takes of device memory, in bytes of its chunks without compression.
         const ROOM: u64 = 3;
-        let chunks = task.chunks.iter().filter_map(|(group, column)| {
-            let wanted = self.columns[*column].wanted;
-            self.table.groups[*group].chunks[wanted].as_ref().ok()
-        });
+        let chunks = task.chunks_of(self.table, self.columns).into_iter();
         let bytes: u64 = chunks.map(|chunk| chunk.uncompressed * ROOM).sum();
         match self.decoder.pool.available() as u64 >= bytes {
             true => IN_FLIGHT,
@@ -567,7 +621,7 @@ impl Shared<'_> {
         }
     }
 
-    fn begin(&self, task: &Task, stream: &Stream) -> Result<Begun> {
+    fn begin(&self, task: &Task, stream: &Stream, lanes: &mut Lanes) -> Result<Begun> {
         let mut chunks = Vec::with_capacity(task.chunks.len());
         for (group, column) in &task.chunks {
             let (group, coming) = (&self.table.groups[*group], &self.columns[*column]);
@@ -585,7 +639,7 @@ impl Shared<'_> {
                 target: coming.column.target(),
             });
         }
-        self.decoder.begin(&chunks, stream)
+        self.decoder.begin(&chunks, stream, lanes)
     }
 
     /// Wait for a task and note what became of its chunks; its stream is free again.

@@ -1,0 +1,121 @@
+//! How a thread brings bytes of files to the device: through small slabs in turn, one of which is filled while others are copied.
+//!
+//! The slabs of all threads together are small beside what a load reads: page-locked memory is made once, and what is read into it
+//! may still lie in the processor's cache when it is copied.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::places::{Place, Places};
+use crate::device::{Device, Stream};
+use crate::error::{GpuError, Result};
+use crate::memory::DeviceBuffer;
+
+/// Bytes of a slab: what a thread reads in less than a millisecond.
+pub(crate) const LANE_BYTES: usize = 2 << 20;
+
+/// The slabs of a thread.
+#[derive(Default)]
+pub(crate) struct Lanes {
+    lanes: VecDeque<Lane>,
+}
+
+/// A slab, and the stream that copies it and nothing else.
+struct Lane {
+    slab: Place,
+    copies: Stream,
+}
+
+impl Lanes {
+    /// One more, if `places` has one.
+    pub(crate) fn add(&mut self, places: &Arc<Places>, copies: Stream) {
+        let slab = places.take(LANE_BYTES);
+        self.lanes.extend(slab.map(|slab| Lane { slab, copies }));
+    }
+
+    /// Are there any?
+    pub(super) fn are_there(&self) -> bool {
+        !self.lanes.is_empty()
+    }
+
+    /// Bring `bytes` bytes to `target` from `at` on, behind what is on `stream` by now, and before what comes there later. `fill` writes
+    /// those from a number on.
+    ///
+    /// # Errors
+    /// [`GpuError::Device`] and [`GpuError::Stopped`]; [`GpuError::Internal`] where there is no slab.
+    pub(super) fn copy(
+        &mut self,
+        bytes: usize,
+        mut fill: impl FnMut(usize, &mut [u8]),
+        stream: &Stream,
+        (target, at): (&DeviceBuffer, usize),
+    ) -> Result<()> {
+        let device: &dyn Device = target.device().as_ref();
+        let begun = device.record_event(stream)?;
+        for from in (0..bytes).step_by(LANE_BYTES) {
+            let Some(lane) = self.lanes.front_mut() else {
+                return Err(GpuError::Internal("a reader has no slab".into()));
+            };
+            device.synchronize(&lane.copies)?;
+            let length = LANE_BYTES.min(bytes - from);
+            let slab = &mut lane.slab.host_bytes_mut()[..length];
+            fill(from, slab);
+            device.wait_event(&lane.copies, &begun)?;
+            lane.slab.begin_use();
+            let (block, begin) = lane.slab.within();
+            target.copy_from(&lane.copies, at + from, block, begin, length)?;
+            self.lanes.rotate_left(1);
+        }
+        for lane in &self.lanes {
+            device.wait_event(stream, &device.record_event(&lane.copies)?)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use crate::device::emulated::EmulatedDevice;
+    use crate::device::pinned::PinnedMemory;
+    use crate::memory::MemoryPool;
+
+    #[test]
+    fn any_number_of_bytes_comes_through_one_slab_or_two() {
+        let device: Arc<dyn Device> = Arc::new(EmulatedDevice::open().unwrap());
+        let stream = device.create_stream().unwrap();
+        let pool = MemoryPool::new(Arc::clone(&device), 64 << 20);
+        let pinned = PinnedMemory::new(Arc::clone(&device));
+        let host = MemoryPool::new(Arc::new(pinned), 64 << 20);
+        let places = Places::new(&host, 3, LANE_BYTES, "test").unwrap();
+        let mut lanes = [Lanes::default(), Lanes::default(), Lanes::default()];
+        for (lanes, slabs) in lanes.iter_mut().zip([1, 2, 1]) {
+            for _ in 0..slabs {
+                lanes.add(&places, device.create_stream().unwrap());
+            }
+        }
+        assert!(
+            lanes[1].are_there() && !lanes[2].are_there(),
+            "places are taken"
+        );
+        let byte = |at: usize| (at % 251) as u8;
+        for lanes in &mut lanes[..2] {
+            for bytes in [0, 1, LANE_BYTES, 3 * LANE_BYTES + 5] {
+                let target = pool.allocate(bytes + 10, "test").unwrap();
+                let fill = |from: usize, out: &mut [u8]| {
+                    for (i, out) in out.iter_mut().enumerate() {
+                        *out = byte(from + i);
+                    }
+                };
+                lanes.copy(bytes, fill, &stream, (&target, 7)).unwrap();
+                let mut told = vec![0; bytes];
+                target.download(&stream, 7, &mut told).unwrap();
+                assert!((0..bytes).all(|at| told[at] == byte(at)), "{bytes} bytes");
+            }
+        }
+        let target = pool.allocate(10, "test").unwrap();
+        let nothing = |_: usize, _: &mut [u8]| ();
+        assert!(lanes[2].copy(1, nothing, &stream, (&target, 0)).is_err());
+    }
+}
