@@ -9,6 +9,7 @@ use super::pipeline::collected;
 use super::pipeline::sinks;
 use super::shape::kernel;
 use super::sort::{kernels, window};
+use super::string::evaluated::Evaluated;
 use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
 use crate::graph::{Graph, Policy, Sort, Step};
@@ -38,6 +39,7 @@ impl Program {
             device,
             known: graph.results.iter().map(|_| None).collect(),
             bases: Bases::default(),
+            evaluated: Evaluated::default(),
             choices: Vec::new(),
             hidden: Vec::new(),
         };

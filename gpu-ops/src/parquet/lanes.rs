@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::places::{Place, Places};
+use super::scratch::Scratch;
 use crate::device::{Device, Stream};
 use crate::error::{GpuError, Result};
-use crate::memory::DeviceBuffer;
 
 /// Bytes of a slab: what a thread reads in less than a millisecond.
 pub(crate) const LANE_BYTES: usize = 2 << 20;
@@ -38,8 +38,10 @@ impl Lanes {
         !self.lanes.is_empty()
     }
 
-    /// Bring `bytes` bytes to `target` from `at` on, behind what is on `stream` by now, and before what comes there later. `fill` writes
-    /// those from a number on.
+    /// Bring `bytes` bytes to scratch, from `at` of it on, before what comes on `stream` later. `fill` writes those from a number on.
+    ///
+    /// Behind what is on `stream` by now only where the scratch may still be in use there: streams share the few queues that the
+    /// hardware has, so an event may pass as late as when another task is decompressed.
     ///
     /// # Errors
     /// [`GpuError::Device`] and [`GpuError::Stopped`]; [`GpuError::Internal`] where there is no slab.
@@ -48,10 +50,15 @@ impl Lanes {
         bytes: usize,
         mut fill: impl FnMut(usize, &mut [u8]),
         stream: &Stream,
-        (target, at): (&DeviceBuffer, usize),
+        (scratch, at): (&mut Scratch, usize),
     ) -> Result<()> {
+        let ordered = scratch.is_ordered();
+        let (target, base) = scratch.begin_use();
         let device: &dyn Device = target.device().as_ref();
-        let begun = device.record_event(stream)?;
+        let before = match ordered {
+            true => Some(device.record_event(stream)?),
+            false => None,
+        };
         for from in (0..bytes).step_by(LANE_BYTES) {
             let Some(lane) = self.lanes.front_mut() else {
                 return Err(GpuError::Internal("a reader has no slab".into()));
@@ -60,10 +67,12 @@ impl Lanes {
             let length = LANE_BYTES.min(bytes - from);
             let slab = &mut lane.slab.host_bytes_mut()[..length];
             fill(from, slab);
-            device.wait_event(&lane.copies, &begun)?;
+            if let Some(before) = &before {
+                device.wait_event(&lane.copies, before)?;
+            }
             lane.slab.begin_use();
             let (block, begin) = lane.slab.within();
-            target.copy_from(&lane.copies, at + from, block, begin, length)?;
+            target.copy_from(&lane.copies, base + at + from, block, begin, length)?;
             self.lanes.rotate_left(1);
         }
         for lane in &self.lanes {
@@ -100,22 +109,32 @@ mod tests {
             "places are taken"
         );
         let byte = |at: usize| (at % 251) as u8;
+        let of_load = Places::new(&pool, 1, 4 * LANE_BYTES, "test").unwrap();
         for lanes in &mut lanes[..2] {
             for bytes in [0, 1, LANE_BYTES, 3 * LANE_BYTES + 5] {
-                let target = pool.allocate(bytes + 10, "test").unwrap();
-                let fill = |from: usize, out: &mut [u8]| {
-                    for (i, out) in out.iter_mut().enumerate() {
-                        *out = byte(from + i);
-                    }
-                };
-                lanes.copy(bytes, fill, &stream, (&target, 7)).unwrap();
-                let mut told = vec![0; bytes];
-                target.download(&stream, 7, &mut told).unwrap();
-                assert!((0..bytes).all(|at| told[at] == byte(at)), "{bytes} bytes");
+                for of_load in [Some(&of_load), None] {
+                    let mut scratch = Scratch::new(bytes + 10, of_load, &pool, &stream).unwrap();
+                    assert_eq!(scratch.is_ordered(), of_load.is_none());
+                    let fill = |from: usize, out: &mut [u8]| {
+                        for (i, out) in out.iter_mut().enumerate() {
+                            *out = byte(from + i);
+                        }
+                    };
+                    lanes.copy(bytes, fill, &stream, (&mut scratch, 7)).unwrap();
+                    let (buffer, base) = scratch.within();
+                    let mut told = vec![0; bytes];
+                    buffer.download(&stream, base + 7, &mut told).unwrap();
+                    assert!((0..bytes).all(|at| told[at] == byte(at)), "{bytes} bytes");
+                    scratch.end_use();
+                }
             }
         }
-        let target = pool.allocate(10, "test").unwrap();
+        let mut scratch = Scratch::new(10, None, &pool, &stream).unwrap();
         let nothing = |_: usize, _: &mut [u8]| ();
-        assert!(lanes[2].copy(1, nothing, &stream, (&target, 0)).is_err());
+        assert!(
+            lanes[2]
+                .copy(1, nothing, &stream, (&mut scratch, 0))
+                .is_err()
+        );
     }
 }

@@ -20,6 +20,16 @@ pub(crate) struct ChunkSize {
     pub(crate) plain_strings: bool,
 }
 
+impl ChunkSize {
+    /// Bytes of a page that the device decompresses, about; 0 where it does not.
+    pub(crate) fn page(&self) -> u64 {
+        match self.codec.on_device() {
+            None | Some(0) => 0,
+            Some(_) => (self.uncompressed / self.rows.div_ceil(PAGE_ROWS).max(1)).min(PAGE_BYTES),
+        }
+    }
+}
+
 /// A core decodes, packs and counts a number, or the code of a string (600 million rows of seven columns: 5 s on 16;
 /// 15 million of two: 98 ms).
 const CORE_SECONDS_PER_VALUE: f64 = 30e-9;
@@ -85,10 +95,7 @@ fn device(chunks: &[ChunkSize], threads: usize) -> f64 {
         None => chunk.compressed + chunk.uncompressed,
     });
     let bytes: u64 = bytes.sum();
-    let last_page = chunks.iter().map(|chunk| match chunk.codec.on_device() {
-        None | Some(0) => 0,
-        Some(_) => (chunk.uncompressed / chunk.rows.div_ceil(PAGE_ROWS).max(1)).min(PAGE_BYTES),
-    });
+    let last_page = chunks.iter().map(ChunkSize::page);
     let threads = threads.min(chunks.len()).max(1);
     DEVICE_SECONDS_PER_COLUMN
         + bytes as f64 / LINK

@@ -32,6 +32,11 @@ impl Scratch {
         Ok(Self::Own(own.ordered_by(stream)))
     }
 
+    /// May work that is on its stream still use it? Nobody uses a free place of a load.
+    pub(super) fn is_ordered(&self) -> bool {
+        matches!(self, Self::Own(_))
+    }
+
     /// The buffer that it lies in, and where it begins there.
     pub(super) fn within(&self) -> (&DeviceBuffer, usize) {
         match self {

@@ -252,9 +252,9 @@ impl Decoder<'_> {
             let _span = self.span("memory of a task");
             Scratch::new(end, self.scratch.as_ref(), self.pool, stream)?
         };
-        let (memory, base) = scratch.begin_use();
         let slab = match way {
             Way::Slab(mut slab) => {
+                let (memory, base) = scratch.begin_use();
                 slab.copy_to(stream, memory, base + raw, total)?;
                 Some(slab)
             }
@@ -264,7 +264,7 @@ impl Decoder<'_> {
                     let _span = self.reading(out.len());
                     unreadable.extend(files.read(from, out));
                 };
-                lanes.copy(total, fill, stream, (memory, base + raw))?;
+                lanes.copy(total, fill, stream, (&mut scratch, raw))?;
                 // The device finds whatever was in the slab.
                 for (parsed, outcome) in parsed.iter().zip(&mut preliminary) {
                     if unreadable.contains(&parsed.number) {
@@ -274,6 +274,7 @@ impl Decoder<'_> {
                 None
             }
         };
+        let (memory, base) = scratch.begin_use();
         if let Some(second) = &mut second {
             second.copy_to(stream, memory, base + unpacked, unpacked_bytes)?;
         }

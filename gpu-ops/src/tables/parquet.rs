@@ -453,7 +453,8 @@ fn tasks_of(table: &ParquetTable, coming: &[Coming], workers: usize) -> Vec<Task
         chunks.filter_map(|chunk| chunk.as_ref().ok())
     });
     let total: u64 = all.map(|chunk| length(&chunk.bytes)).sum();
-    let most = (total / (workers * IN_FLIGHT) as u64).clamp(LEAST_TASK_BYTES, MOST_TASK_BYTES);
+    let most = (total / (workers * IN_FLIGHT) as u64)
+        .clamp(LEAST_TASK_BYTES, most_task_bytes(table, coming));
     let mut tasks = Vec::new();
     let mut task = Task::default();
     // Of several row groups where theirs are small: a chunk may be one page, which one warp decompresses.
@@ -475,6 +476,22 @@ fn tasks_of(table: &ParquetTable, coming: &[Coming], workers: usize) -> Vec<Task
         tasks.push(task);
     }
     tasks
+}
+
+/// What a task of these columns has of the file at most. A warp has a page: where pages are large a task has few warps, and runs as
+/// long as one of them takes, while the hardware has queues for few tasks at a time.
+fn most_task_bytes(table: &ParquetTable, coming: &[Coming]) -> u64 {
+    /// Pages of this many bytes are not large.
+    const PAGE: u64 = 256 << 10;
+    /// More would have a thread read too long before the device begins.
+    const TIMES: u64 = 4;
+    let mut largest = 0;
+    for group in &table.groups {
+        let chunks = coming.iter().map(|coming| &group.chunks[coming.wanted]);
+        let pages = chunks.flatten().map(|chunk| chunk.size(group.rows).page());
+        largest = pages.fold(largest, u64::max);
+    }
+    MOST_TASK_BYTES * (largest / PAGE).clamp(1, TIMES)
 }
 
 /// Page-locked memory of a load.
@@ -539,7 +556,9 @@ fn scratch_of(tasks: &[Task], workers: usize, pool: &Arc<MemoryPool>) -> Option<
 
 /// The tasks but those that are one large chunk each.
 fn regular(tasks: &[Task]) -> impl Iterator<Item = &Task> {
-    tasks.iter().filter(|task| task.bytes <= MOST_TASK_BYTES)
+    tasks
+        .iter()
+        .filter(|task| task.bytes <= MOST_TASK_BYTES || task.chunks.len() > 1)
 }
 
 fn length(range: &Range<u64>) -> u64 {

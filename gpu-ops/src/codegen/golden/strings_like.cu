@@ -19,7 +19,7 @@ struct Args {
   const u64* table1;
   const u64* table2;
   i64 lit7;
-  const i32* table3;
+  const u8* table3;
   u64 rows;
   u64 first;
   const u8* n4;
@@ -94,7 +94,7 @@ WL_KERNEL(pipeline, Args, args) {
         const i32 v18 = (i32)(row + k);
         const i32 v19 = (i32)c5[k];
         const i32 v20 = v19;
-        const i32 v21 = __ldg(args.table3 + v20);
+        const i32 v21 = (i32)__ldg(args.table3 + v20);
         const u64 at = first + spot[k]; if (alive && at < args.cap0) {
           args.r0c0[at] = (u16)v16;
           args.r0c1[at] = v17 ? (u16)v18 : (u16)0;

@@ -2,6 +2,7 @@
 
 use super::results::{IndexLayout, ResultLayout};
 use super::state::Bases;
+use crate::codegen::string::evaluated::Evaluated;
 use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
 use crate::graph::{Graph, Policy, ResultId, ResultSpec};
@@ -24,6 +25,7 @@ pub(in crate::codegen) struct Context<'a> {
     /// By result; `None` until it is complete.
     pub(in crate::codegen) known: Vec<Option<Known>>,
     pub(in crate::codegen) bases: Bases,
+    pub(in crate::codegen) evaluated: Evaluated,
     pub(in crate::codegen) choices: Vec<String>,
     /// Results beyond those of the graph.
     pub(in crate::codegen) hidden: Vec<ResultSpec>,

@@ -9,6 +9,7 @@ use arrow::datatypes::ToByteSlice;
 
 use super::arguments::Arguments;
 use super::slot::Slot;
+use crate::codegen::string::evaluated::Evaluated;
 use crate::column::Column;
 
 /// Bytes that are uploaded once; a kernel has their address as [`Slot::Lookup`] or [`Slot::List`].
@@ -59,6 +60,8 @@ pub(in crate::codegen) struct KernelState {
     pub(in crate::codegen) calendar: bool,
     /// String columns referred to by row.
     pub(in crate::codegen) bases: Bases,
+    /// Expressions over dictionaries that are evaluated.
+    pub(in crate::codegen) evaluated: Evaluated,
     /// Variables that hold the number of the scanned table's row at hand, and the scope column they were read as.
     pub(in crate::codegen) own_rows: HashMap<String, usize>,
     /// Literals and column bases that already are arguments, by value and width.

@@ -22,6 +22,7 @@ const SEARCHED_ROWS: u32 = 2;
 pub(in crate::codegen) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) -> Result<Begun> {
     let mut state = KernelState {
         bases: context.bases.clone(),
+        evaluated: context.evaluated.clone(),
         ..KernelState::default()
     };
     let source = sources::source(context, &pipeline.source, &mut state)?;

@@ -125,6 +125,7 @@ pub(in crate::codegen) fn collected_rows(
     let how = layout.how;
     let mut state = KernelState {
         bases: context.bases.clone(),
+        evaluated: context.evaluated.clone(),
         ..KernelState::default()
     };
     let mut prologue = Vec::new();

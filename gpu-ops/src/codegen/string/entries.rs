@@ -95,6 +95,19 @@ pub(super) fn numbers(results: &ArrayRef) -> Result<Option<Numbers>> {
     }))
 }
 
+/// The codes of so many strings, and what the kernel's pointer to them points to.
+pub(super) fn codes(codes: &[i32], strings: usize) -> (Vec<u8>, &'static str) {
+    let narrow = codes.iter();
+    match strings {
+        ..=0x100 => (narrow.map(|code| *code as u8).collect(), "const u8*"),
+        ..=0x1_0000 => {
+            let narrow: Vec<u16> = narrow.map(|code| *code as u16).collect();
+            (narrow.to_byte_slice().to_vec(), "const u16*")
+        }
+        _ => (codes.to_byte_slice().to_vec(), "const i32*"),
+    }
+}
+
 /// The values in a narrower type, 0 for NULL.
 fn packed<T: Default + Copy>(values: &Int64Array, narrowed: impl Fn(i64) -> T) -> Vec<u8>
 where
@@ -143,6 +156,26 @@ fn one_by_one(results: &ArrayRef) -> Result<Option<Int64Array>> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    #[test]
+    fn codes_are_as_narrow_as_their_number_allows() {
+        for (strings, width, pointer) in [
+            (0, 1, "const u8*"),
+            (1, 1, "const u8*"),
+            (256, 1, "const u8*"),
+            (257, 2, "const u16*"),
+            (65_536, 2, "const u16*"),
+            (65_537, 4, "const i32*"),
+        ] {
+            let last = (strings as i32 - 1).max(0);
+            let (bytes, of) = super::codes(&[last, 0], strings);
+            assert_eq!((bytes.len(), of), (2 * width, pointer), "{strings} strings");
+            let mut first = [0; 4];
+            first[..width].copy_from_slice(&bytes[..width]);
+            assert_eq!(u32::from_le_bytes(first), last as u32);
+            assert!(bytes[width..].iter().all(|byte| *byte == 0));
+        }
+    }
+
     use std::sync::Arc;
 
     use arrow::array::{

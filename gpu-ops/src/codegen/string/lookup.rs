@@ -39,7 +39,10 @@ impl Emitter<'_> {
             }
             _ => return needs_codes("expressions over strings that are computed"),
         };
-        let results = evaluate(function, dictionary, data_type)?;
+        let evaluated = self.state.evaluated.clone();
+        let results = evaluated.get(function, dictionary, data_type, || {
+            evaluate(function, dictionary, data_type)
+        })?;
         let entries = results.len();
         let valid_input = input.valid.clone();
         let code = input.text.clone();
@@ -95,8 +98,9 @@ impl Emitter<'_> {
             | DataType::Utf8View
             | DataType::Dictionary(..) => {
                 let (distinct, codes) = distinct_strings(results)?;
-                let pointer = self.table("const i32*", codes.to_byte_slice().to_vec());
-                let text = self.bind(CType::I32, format!("__ldg({pointer} + {entry})"));
+                let (bytes, pointer) = entries::codes(&codes, distinct.len());
+                let pointer = self.table(pointer, bytes);
+                let text = self.bind(CType::I32, format!("(i32)__ldg({pointer} + {entry})"));
                 let range = Range::new(0, distinct.len().max(1) as i128 - 1);
                 let meaning = Meaning::Code(Arc::new(Dictionary { values: distinct }));
                 Ok(Value {

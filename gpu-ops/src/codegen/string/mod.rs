@@ -5,6 +5,7 @@ pub(in crate::codegen) mod bytes;
 mod bytes_tests;
 pub(in crate::codegen) mod combination;
 mod entries;
+pub(in crate::codegen) mod evaluated;
 pub(in crate::codegen) mod lookup;
 #[cfg(test)]
 mod lookup_tests;
