@@ -22,13 +22,32 @@ WL_KERNEL(parquet_narrow, ParquetNarrowArgs, args) {
   }
 }
 
-// Codes of the chunks' dictionaries to those of the column; NULL is 0. Launch: any grid.
+// Rows that a block takes at a time: it looks for their chunk once.
+static const u32 REMAP_TILE = 16 * WL_BLOCK_THREADS;
+
+// Codes of the chunks' dictionaries to those of the column; NULL is 0. Launch: any grid. Bytes moved: both codes, and a bit a row.
 WL_KERNEL(parquet_remap, ParquetRemapArgs, args) {
-  const u64 stride = (u64)gridDim.x * blockDim.x;
-  for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < args.rows; row += stride) {
-    const bool valid = args.validity == 0 || (args.validity[(args.first_row + row) / 32] >> (args.first_row + row) % 32 & 1) != 0;
-    const u64 code = valid ? args.codes[args.first_row + row] : 0;
-    put_code(args.out, args.first_row + row, args.width, valid ? args.remap[code] : 0);
+  if (args.span_count == 0) return;
+  const u64 tiles = (args.rows + REMAP_TILE - 1) / REMAP_TILE;
+  for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const u64 begin = tile * REMAP_TILE;
+    // The last chunk that does not begin behind the tile's first row, or the first one.
+    u32 low = 1, high = args.span_count;
+    while (low < high) {
+      const u32 middle = low + (high - low) / 2;
+      if (args.spans[middle].first <= begin) low = middle + 1;
+      else high = middle;
+    }
+    u32 at = low - 1;
+    ParquetSpan span = args.spans[at];
+    const u64 end = begin + REMAP_TILE < args.rows ? begin + REMAP_TILE : args.rows;
+    for (u64 row = begin + threadIdx.x; row < end; row += blockDim.x) {
+      while (row >= span.end && at + 1 < args.span_count) span = args.spans[++at];
+      if (row < span.first || row >= span.end) continue;
+      const bool valid = args.validity == 0 || (args.validity[row / 32] >> row % 32 & 1) != 0;
+      const u64 code = valid ? args.codes[row] : 0;
+      put_code(args.out, row, args.width, valid ? args.remap[span.remap + code] : 0);
+    }
   }
 }
 

@@ -27,8 +27,8 @@ pub use parquet::{
     PARQUET_LEVELS_PREFIXED, PARQUET_LZ4_RAW, PARQUET_NO_DATA, PARQUET_SHARED_BYTES,
     PARQUET_SNAPPY, PARQUET_TAG_BYTES, PARQUET_THREADS, ParquetArgs, ParquetChunk,
     ParquetNarrowArgs, ParquetPage, ParquetPlace, ParquetPlaceArgs, ParquetRemapArgs,
-    ParquetResult, ParquetShiftArgs, ParquetValidityArgs, parquet_decode, parquet_decompress,
-    parquet_finish, parquet_strings,
+    ParquetResult, ParquetShiftArgs, ParquetSpan, ParquetValidityArgs, parquet_decode,
+    parquet_decompress, parquet_finish, parquet_strings,
 };
 pub use partition::{
     COLUMN_VALUES, MOST_PARTITION_COLUMNS, MoveColumnArgs, PARTITION_HISTOGRAM_DIGITS,

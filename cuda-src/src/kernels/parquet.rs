@@ -120,24 +120,34 @@ kernel_args! {
         pub before: u64,
     }
 
+    /// Rows of a column whose codes are of one dictionary.
+    pub struct ParquetSpan {
+        /// The first row.
+        pub first: u64,
+        /// The row behind the last one.
+        pub end: u64,
+        /// Where the codes of the column for those of the dictionary begin.
+        pub remap: u64,
+    }
+
     /// Arguments of `parquet_remap`.
     pub struct ParquetRemapArgs {
         /// Codes in the dictionaries of chunks, by row of the column.
         pub codes: DevicePtr as "const u32*",
-        /// The column's code of each of the chunk's.
+        /// The column's code of each of a chunk's, one chunk behind the other.
         pub remap: DevicePtr as "const u32*",
+        /// The chunks by their rows; other rows are left alone.
+        pub spans: DevicePtr as "const ParquetSpan*",
         /// The column's codes.
         pub out: DevicePtr as "u8*",
         /// The column's validity; null where no row is NULL.
         pub validity: DevicePtr as "const u32*",
-        /// First row of the chunk.
-        pub first_row: u64,
-        /// Its rows.
+        /// Rows of the column.
         pub rows: u64,
+        /// Number of chunks.
+        pub span_count: u32,
         /// Bytes of a code of the column.
         pub width: u32,
-        /// Fills up the struct.
-        pub padding: u32,
     }
 
     /// Arguments of `parquet_narrow`.
@@ -216,6 +226,7 @@ fn structs() -> String {
         ParquetPlaceArgs::CUDA,
         ParquetShiftArgs::CUDA,
         ParquetNarrowArgs::CUDA,
+        ParquetSpan::CUDA,
         ParquetRemapArgs::CUDA,
         ParquetValidityArgs::CUDA,
     ]

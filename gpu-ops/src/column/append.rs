@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use warpline_cuda::kernels::{
-    ParquetNarrowArgs, ParquetRemapArgs, ParquetShiftArgs, ParquetValidityArgs,
+    ParquetNarrowArgs, ParquetRemapArgs, ParquetShiftArgs, ParquetSpan, ParquetValidityArgs,
 };
 
 use super::StringPolicy;
@@ -24,6 +24,7 @@ use super::dictionary::merge_dictionaries;
 use super::facts::{Finished, finish_statistics};
 use super::native::{frame, unsigned_width};
 use super::on_device::{FinishKernels, dictionary_statistics, launch};
+use super::on_device_text::spans_table;
 use super::pools::ColumnPools;
 use super::preallocated::PreallocatedBuffer;
 use super::types::{Column, ColumnStatistics, Dictionary, Encoding};
@@ -276,6 +277,12 @@ impl Append<'_> {
         let codes: Vec<u32> = codes.iter().map(|code| *code as u32).collect();
         let table = self.scratch(codes.len().max(1) * 4)?;
         table.upload_values(self.stream, 0, &codes)?;
+        let all = ParquetSpan {
+            first: 0,
+            end: u64::MAX,
+            remap: 0,
+        };
+        let spans = spans_table(&[all], self.home, self.stream)?;
         for first in (0..part.rows).step_by(TRANSLATED_ROWS) {
             let rows = TRANSLATED_ROWS.min(part.rows - first);
             let wide = self.scratch(rows * 4)?;
@@ -296,12 +303,12 @@ impl Append<'_> {
             let remap = ParquetRemapArgs {
                 codes: wide.ptr(),
                 remap: table.ptr(),
+                spans: spans.ptr(),
                 out: out.buffer().ptr_at(offset + first * usize::from(width))?,
                 validity,
-                first_row: 0,
                 rows: rows as u64,
+                span_count: 1,
                 width: width.into(),
-                padding: 0,
             };
             // SAFETY: the part has these rows, `wide` a code for each and the output room for them behind its offset; codes of
             // rows that are not NULL are below the size of the part's dictionary, which the table covers.

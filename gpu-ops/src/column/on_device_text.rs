@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use warpline_cuda::kernels::ParquetRemapArgs;
+use warpline_cuda::KernelArgs;
+use warpline_cuda::kernels::{ParquetRemapArgs, ParquetSpan};
 
 use super::StringPolicy;
 use super::build::{Merged, string_array};
@@ -96,35 +97,53 @@ impl Text<'_> {
         let data = PreallocatedBuffer::new(self.rows * width, self.name, home, stream)?;
         // One table for all chunks: a copy for each would cost as much as all of them.
         let mut codes: Vec<u32> = Vec::new();
-        let begins: Vec<usize> = chunks
-            .iter()
-            .zip(&remaps)
-            .map(|(chunk, remap)| {
-                let begin = codes.len();
-                let numbers = chunk.numbers.iter();
-                codes.extend(
-                    numbers.map(|number| remap.get(*number as usize).copied().unwrap_or(0)),
-                );
-                begin
-            })
-            .collect();
+        let mut spans: Vec<ParquetSpan> = Vec::with_capacity(chunks.len());
+        for (chunk, remap) in chunks.iter().zip(&remaps) {
+            spans.push(ParquetSpan {
+                first: chunk.first as u64,
+                end: (chunk.first + chunk.rows) as u64,
+                remap: codes.len() as u64,
+            });
+            let numbers = chunk.numbers.iter();
+            codes.extend(numbers.map(|number| remap.get(*number as usize).copied().unwrap_or(0)));
+        }
+        spans.sort_unstable_by_key(|span| span.first);
         let table = home.device.allocate(codes.len().max(1) * 4, self.name)?;
         table.upload_values(stream, 0, &codes)?;
-        for (chunk, begin) in chunks.iter().zip(begins) {
-            let args = ParquetRemapArgs {
-                codes: self.codes.ptr(),
-                remap: table.ptr_at(begin * 4)?,
-                out: data.buffer().ptr(),
-                validity: self.validity.map_or(DevicePtr::NULL, DeviceBuffer::ptr),
-                first_row: chunk.first as u64,
-                rows: chunk.rows as u64,
-                width: width as u32,
-                padding: 0,
-            };
-            // SAFETY: codes and output have all rows of the column; codes of rows that are not NULL are below the
-            // number of the chunk's strings, which the kernels that wrote them have checked.
-            unsafe { launch(home, stream, &kernels.remap, chunk.rows, &args)? };
-        }
+        let spans_table = spans_table(&spans, home, stream)?;
+        let args = ParquetRemapArgs {
+            codes: self.codes.ptr(),
+            remap: table.ptr(),
+            spans: spans_table.ptr(),
+            out: data.buffer().ptr(),
+            validity: self.validity.map_or(DevicePtr::NULL, DeviceBuffer::ptr),
+            rows: self.rows as u64,
+            span_count: spans.len() as u32,
+            width: width as u32,
+        };
+        // SAFETY: codes and output have all rows of the column; codes of rows that are not NULL are below the number of their
+        // chunk's strings, which the kernels that wrote them have checked.
+        unsafe { launch(home, stream, &kernels.remap, self.rows, &args)? };
         Ok(Some((Dictionary { values }, data.keep())))
     }
+}
+
+/// The spans, in device memory.
+///
+/// # Errors
+/// [`GpuError::OutOfDeviceMemory`] and [`GpuError::Device`].
+pub(super) fn spans_table(
+    spans: &[ParquetSpan],
+    home: &ColumnPools<'_>,
+    stream: &Stream,
+) -> Result<DeviceBuffer> {
+    let bytes: Vec<u8> = spans
+        .iter()
+        .flat_map(|span| span.as_bytes().to_vec())
+        .collect();
+    let table = home
+        .device
+        .allocate(bytes.len().max(1), "chunks of a column")?;
+    table.upload(stream, 0, &bytes)?;
+    Ok(table)
 }

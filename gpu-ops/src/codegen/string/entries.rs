@@ -100,7 +100,7 @@ pub(super) fn codes(codes: &[i32], strings: usize) -> (Vec<u8>, &'static str) {
     let narrow = codes.iter();
     match strings {
         ..=0x100 => (narrow.map(|code| *code as u8).collect(), "const u8*"),
-        ..=0x1_0000 => {
+        0x101..=0x1_0000 => {
             let narrow: Vec<u16> = narrow.map(|code| *code as u16).collect();
             (narrow.to_byte_slice().to_vec(), "const u16*")
         }
