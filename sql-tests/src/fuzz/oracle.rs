@@ -415,9 +415,13 @@ impl Oracle {
     /// What opening the device reports.
     pub fn renew(&mut self) -> Result<(), String> {
         let fresh = Self::open(self.choice, self.time_limit)?;
-        let old = std::mem::replace(self, fresh);
-        old.runtime.shutdown_background();
+        std::mem::replace(self, fresh).end();
         Ok(())
+    }
+
+    /// Waits for nothing: a query of plain DataFusion that took too long may go on for hours before it notices that nobody wants it.
+    pub fn end(self) {
+        self.runtime.shutdown_background();
     }
 }
 

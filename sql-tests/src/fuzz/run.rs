@@ -116,6 +116,7 @@ fn try_run(arguments: &Arguments) -> Result<Summary, String> {
             }
         }
     }
+    fuzzer.oracle.end();
     Ok(fuzzer.summary)
 }
 
@@ -171,6 +172,7 @@ pub fn run_cases(
     for _ in 0..cases {
         fuzzer.case(&Case::draw(random.next() >> 24))?;
     }
+    fuzzer.oracle.end();
     Ok((fuzzer.summary, fuzzer.findings))
 }
 
