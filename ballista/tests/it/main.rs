@@ -32,10 +32,11 @@ use tokio_stream::wrappers::TcpListenerStream;
 use warpline::{Device, DeviceChoice};
 use warpline_ballista::{WarplineEngine, configured};
 use warpline_tpch::files::FileFormat;
+use warpline_tpch::jcch::{Bindings, Seed};
 use warpline_tpch::runner::reference_answer;
-use warpline_tpch::tables::Table;
+use warpline_tpch::tables::{Dataset, Table};
 use warpline_tpch::verify::{self, Answer};
-use warpline_tpch::{Scale, files, queries};
+use warpline_tpch::{Benchmark, Scale, files};
 
 /// Windows, grouping sets, distinct aggregates, set operations, outer joins.
 const MORE: [&str; 7] = [
@@ -154,12 +155,12 @@ async fn start_executor(scheduler: SocketAddr, device: &Device, folder: &Path) {
     ));
 }
 
-/// The tables of TPC-H as files of a folder, each of the large ones in several files.
-fn tables(folder: &Path) -> PathBuf {
+/// The tables of a benchmark as files of a folder, each of the large ones in several files.
+fn tables(folder: &Path, dataset: Dataset) -> PathBuf {
     let path = folder.join("tables");
-    let scale = Scale::new(0.002).expect("a scale");
     let go_on = AtomicBool::new(false);
-    files::write_tables(&Table::ALL, scale, FileFormat::Parquet, &path, 4, &go_on).expect("files");
+    files::write_tables(&Table::ALL, dataset, FileFormat::Parquet, &path, 4, &go_on)
+        .expect("files");
     path
 }
 
@@ -201,25 +202,40 @@ async fn check(session: &SessionContext, plain: &SessionContext, (sql, reference
     assert!(difference.is_none(), "{sql}: {difference:?}");
 }
 
+/// The 22 queries of a benchmark and `more`, by two executors, whose devices both take part.
+async fn check_all(benchmark: Benchmark, scale: f64, more: &[&str]) {
+    let scale = Scale::new(scale).expect("a scale");
+    let folder = tempfile::tempdir().expect("a folder");
+    let tables = tables(folder.path(), benchmark.dataset(scale).expect("data"));
+    let cluster = Cluster::start(2).await;
+    let session = cluster.session().await;
+    register(&session, &tables).await;
+    let plain = SessionContext::new();
+    register(&plain, &tables).await;
+    let numbers: Vec<u8> = (1..=22).collect();
+    let queries = benchmark.queries(&numbers, scale).expect("queries");
+    for query in &queries {
+        check(&session, &plain, (&query.sql, query.reference_sql())).await;
+    }
+    for sql in more {
+        check(&session, &plain, (sql, sql)).await;
+    }
+    // Stages ran on both devices: each has columns of the files that it read.
+    let kept = cluster.devices.iter();
+    let kept: Vec<usize> = kept.map(|device| device.resident_columns().len()).collect();
+    assert!(kept.iter().all(|columns| *columns > 0), "{kept:?}");
+}
+
 #[test]
 fn two_executors_with_devices_answer_as_datafusion_does() {
-    run(async {
-        let folder = tempfile::tempdir().expect("a folder");
-        let tables = tables(folder.path());
-        let cluster = Cluster::start(2).await;
-        let session = cluster.session().await;
-        register(&session, &tables).await;
-        let plain = SessionContext::new();
-        register(&plain, &tables).await;
-        for query in queries::ALL.iter() {
-            check(&session, &plain, (&query.sql, query.reference_sql())).await;
-        }
-        for sql in MORE {
-            check(&session, &plain, (sql, sql)).await;
-        }
-        // Stages ran on both devices: each has columns of the files that it read.
-        let kept = cluster.devices.iter();
-        let kept: Vec<usize> = kept.map(|device| device.resident_columns().len()).collect();
-        assert!(kept.iter().all(|columns| *columns > 0), "{kept:?}");
-    });
+    run(check_all(Benchmark::Tpch, 0.002, &MORE));
+}
+
+#[test]
+fn two_executors_answer_over_skewed_tables() {
+    let benchmark = Benchmark::Jcch {
+        bindings: Bindings::Skewed,
+        seed: Seed::default(),
+    };
+    run(check_all(benchmark, 0.003, &[]));
 }

@@ -49,7 +49,8 @@ pub(crate) fn first_run(
         cpu += rows * each;
     });
     FirstRun {
-        load: load.sum(),
+        // The sum of nothing is a negative zero.
+        load: 0.0 + load.sum::<f64>(),
         kernels,
         cpu: cpu * 1e-6 / cores,
     }
