@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::task::ChunkTask;
+use super::chunk::ChunkTask;
 
 /// The bytes of a chunk.
 #[derive(Clone, Copy)]

@@ -44,6 +44,7 @@
 //! is read by the CPU as if there were no device. Every page is checked against its bounds on the device as well: it
 //! reports an error, and the chunk goes to the CPU, whose reader says what is wrong.
 
+mod chunk;
 mod chunk_bytes;
 mod codec;
 mod counts;
@@ -59,10 +60,11 @@ mod slab;
 mod task;
 mod thrift;
 
+pub(crate) use chunk::{ChunkTask, Outcome, ValueKind};
 pub(crate) use codec::Codec;
 pub use counts::{ChunkCounts, ParquetReader, Reason};
 pub(crate) use kernels::Kernels;
 pub(crate) use lanes::{LANE_BYTES, Lanes};
 pub(crate) use places::Places;
 pub(crate) use price::{ChunkSize, cpu_is_sooner, cpu_time};
-pub(crate) use task::{Begun, ChunkTask, Decoder, Outcome, ValueKind};
+pub(crate) use task::{Begun, Decoder};

@@ -2,11 +2,11 @@
 
 use warpline_cuda::kernels as k;
 
+use super::chunk::{ChunkTask, ValueKind};
 use super::chunk_bytes::ChunkBytes;
 use super::codec::Codec;
 use super::counts::Reason;
 use super::pages::{Page, Pages, encoding, pages_of};
-use super::task::{ChunkTask, ValueKind};
 
 /// Strings one after the other, and the end of each.
 pub(super) type DictionaryStrings = (Vec<u8>, Vec<usize>);

@@ -7,10 +7,10 @@ use warpline_cuda::kernels::{
     PARQUET_KIND_BYTES, PARQUET_KIND_CODE, PARQUET_NO_DATA, ParquetChunk, ParquetPage,
 };
 
+use super::chunk::{ChunkTask, Outcome};
 use super::counts::Reason;
 use super::pages::{Page, encoding};
 use super::parse::{Parsed, unpack};
-use super::task::{ChunkTask, Outcome};
 use crate::column::ChunkFacts;
 use crate::device::DevicePtr;
 

@@ -4,7 +4,6 @@
 //! its thread begins others, so that the device decompresses one task while the file system serves the next.
 
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use warpline_cuda::kernels::{
@@ -12,8 +11,8 @@ use warpline_cuda::kernels::{
     ParquetPlaceArgs, ParquetResult,
 };
 
+use super::chunk::{ChunkTask, Outcome};
 use super::chunk_bytes::{ChunkBytes, OpenFiles};
-use super::codec::Codec;
 use super::counts::Reason;
 use super::kernels::Kernels;
 use super::lanes::Lanes;
@@ -22,7 +21,7 @@ use super::places::Places;
 use super::plan::{BEHIND, Chunk, PAGE_ALIGNED, Plan, Room, Unpacked, write_structs};
 use super::scratch::Scratch;
 use super::slab::Slab;
-use crate::column::{ChunkFacts, PlacedStrings, Target, UsedStrings};
+use crate::column::{ChunkFacts, PlacedStrings, UsedStrings};
 use crate::device::{Device, DevicePtr, Stream};
 use crate::error::{GpuError, Result};
 use crate::memory::MemoryPool;
@@ -33,34 +32,6 @@ const ALIGNED: usize = 256;
 /// What `decode_page` reports of values and NULLs for which there is no room.
 const ERROR_WIDE: u32 = 6;
 const ERROR_NULLS: u32 = 7;
-
-/// How the values of a column lie in the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ValueKind {
-    /// A `PARQUET_KIND`.
-    pub(crate) kind: u32,
-    /// Bytes of a value; 0 of strings and bits.
-    pub(crate) bytes: u32,
-    /// Do values have definition levels?
-    pub(crate) optional: bool,
-}
-
-/// A column chunk to decode.
-#[derive(Debug, Clone)]
-pub(crate) struct ChunkTask {
-    /// Its file.
-    pub(crate) path: Arc<PathBuf>,
-    /// Its bytes in the file.
-    pub(crate) bytes: Range<u64>,
-    pub(crate) codec: Codec,
-    /// Bytes without compression, as the file's metadata says.
-    pub(crate) uncompressed: u64,
-    pub(crate) values: ValueKind,
-    /// Its first row in the column.
-    pub(crate) first_row: usize,
-    pub(crate) rows: usize,
-    pub(crate) target: Target,
-}
 
 /// What tasks work with.
 pub(crate) struct Decoder<'a> {
@@ -74,9 +45,6 @@ pub(crate) struct Decoder<'a> {
     pub(crate) kernels: &'a Kernels,
     pub(crate) trace: Option<Arc<Trace>>,
 }
-
-/// What became of a chunk.
-pub(crate) type Outcome = std::result::Result<ChunkFacts, Reason>;
 
 /// A task whose work is queued on a stream.
 pub(crate) struct Begun {

@@ -137,14 +137,16 @@ mod tests {
     #[tokio::test]
     async fn work_one_after_the_other_meets_one_thread() {
         let here = || thread::current().id();
-        let first = on_thread(here).await.unwrap();
-        // Other tests may take it in between.
+        let mut last = on_thread(here).await.unwrap();
+        // Other tests may take it in between, and keep it for long.
         let mut met = false;
         for _ in 0..100 {
-            met |= on_thread(here).await.unwrap() == first;
+            let next = on_thread(here).await.unwrap();
+            met |= next == last;
+            last = next;
         }
         assert!(met);
-        assert!(thread::current().id() != first);
+        assert!(thread::current().id() != last);
     }
 
     #[tokio::test]
