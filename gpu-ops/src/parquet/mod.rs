@@ -2,7 +2,7 @@
 //!
 //! # Stages
 //!
-//! A task is some column chunks, some 32 MiB of file. For each task a thread of the host
+//! A task is some column chunks: at most 32 MiB of file, 128 where pages are large, or one chunk that has more. For each task a thread of the host
 //!
 //! | stage | where | bytes moved, of a chunk of `c` compressed, `u` uncompressed bytes and `n` rows of `w` bytes |
 //! |---|---|---|

@@ -30,7 +30,7 @@ use crate::parquet::{
 use crate::query::Query;
 use crate::trace::Work;
 
-/// What a task has of the file at most, unless one chunk has more: what a thread reads in some 10 ms.
+/// What a task has of the file at most where pages are not large, unless one chunk has more: what a thread reads in some 10 ms.
 const MOST_TASK_BYTES: u64 = 32 << 20;
 /// What a task has at least, where there is as much: less would not hide what a launch and a copy cost.
 const LEAST_TASK_BYTES: u64 = 2 << 20;
@@ -517,12 +517,7 @@ impl Slabs {
             return Self::default();
         };
         let places = |number: usize, bytes: usize| {
-            Places::new(
-                host,
-                number.min(tasks.len() * LANES),
-                bytes,
-                "bytes of parquet files",
-            )
+            Places::new(host, number, bytes, "bytes of parquet files")
         };
         let on_host = |task: &&Task| {
             let chunks = task.chunks_of(table, columns);
@@ -533,7 +528,7 @@ impl Slabs {
         let under_way = (readers * IN_FLIGHT).min(tasks.len());
         let sizes = [Some(PAGES), most.map(|most| most as usize)];
         Self {
-            lanes: places(readers * LANES, LANE_BYTES),
+            lanes: places(readers.min(tasks.len()) * LANES, LANE_BYTES),
             own: sizes
                 .into_iter()
                 .flatten()

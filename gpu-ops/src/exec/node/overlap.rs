@@ -1,9 +1,9 @@
 //! Runs over a table of which the first rows have come, while others are read.
 //!
-//! The tables of a fragment are loaded, the largest one after all others that are not small. When the loader offers that one as it is going to be
-//! ([`LoadProgress`]), the fragment is planned, compiled and run on a stream of its own: kernels go over it in strides, each as soon as
-//! its rows lie in their place. Before any row is delivered the run waits for the table, and is worth nothing when that turns
-//! out otherwise: then the fragment is run as if there had been no offer.
+//! The tables of a fragment are loaded, the largest one after all others that are not small. When the loader offers that one as it
+//! is going to be ([`LoadProgress`]) and the others are there, the fragment is planned, compiled and run on a stream of its own:
+//! kernels go over it in strides, each as soon as its rows lie in their place. Before any row is delivered the run waits for the
+//! table, and is worth nothing when that turns out otherwise: then the fragment is run as if there had been no offer.
 
 use std::sync::Arc;
 
