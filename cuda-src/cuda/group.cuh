@@ -29,11 +29,12 @@ struct NumberTable {
   u64 room;
 };
 
-// A key of a NumberTable; a new one gets the next number.
-template <class Key>
+// A key of a NumberTable; a new one gets the next number, and the state of that number, STRIDE bytes, is cleared.
+template <u32 STRIDE, class Key>
 struct NumberedKey {
   const NumberTable<Key>& table;
   Key key;
+  u8* states;
   u32& number;
   WL_METHOD SlotState visit(u64 slot, bool& inserted) const {
     return claim_and_publish<DeviceLoad>(
@@ -43,7 +44,10 @@ struct NumberedKey {
           number = (u32)next;
           table.keys[slot] = key;
           table.numbers[slot] = number;
-          if (next < table.room) table.dense[next] = key;
+          if (next >= table.room) return;
+          table.dense[next] = key;
+          u32* const state = (u32*)(states + next * STRIDE);
+          for (u32 word = 0; word < STRIDE / 4; ++word) store_relaxed(state + word, 0u);
         },
         [&](u32) {
           if (table.keys[slot] != key) return false;
@@ -54,21 +58,23 @@ struct NumberedKey {
 };
 
 // The number of a key: 0, 1, 2 ... in the order of arrival; WL_NO_NUMBER after `limit` probes: the table is too full.
-// A row whose key is known reads the state, the key and the number of a slot.
-template <class Key>
-WL_DEVICE u32 number_key(const NumberTable<Key>& table, Key key, u32 limit) {
+// A row whose key is known reads the state, the key and the number of a slot. With STRIDE, `states` has so many bytes a number.
+template <u32 STRIDE, class Key>
+WL_DEVICE u32 number_key(const NumberTable<Key>& table, Key key, u32 limit, u8* states) {
   u32 number = WL_NO_NUMBER;
   // Rows of a partition have hashes alike in their low bits: a product spreads what is left over all.
   const u64 hash = radix_hash(key) * 0x9e3779b97f4a7c15ull >> 20;
-  probe_slots<1>(linear_order(hash, table.mask), NumberedKey<Key>{table, key, number}, limit - 1, WL_NO_SLOT);
+  probe_slots<1>(linear_order(hash, table.mask), NumberedKey<STRIDE, Key>{table, key, states, number}, limit - 1, WL_NO_SLOT);
   return number;
 }
 
-// The state of a key's group in device memory, where each number has STRIDE bytes; null when there is none for it:
+// The state of a key's group in device memory, where each number has STRIDE bytes, a multiple of 4, which are cleared when
+// somebody asks for the first time; null when there is none for it:
 // `*overflow` is set where the table is too full, and the host sees from their number that there are more groups than states.
+// A function of its own: few rows come here, from many places of an unrolled kernel.
 template <u32 STRIDE, class Key>
-WL_DEVICE u8* numbered_state(const NumberTable<Key>& table, Key key, u32 limit, u8* states, u64* overflow) {
-  const u32 number = number_key<Key>(table, key, limit);
+WL_OUTLINED u8* numbered_state(NumberTable<Key> table, Key key, u32 limit, u8* states, u64* overflow) {
+  const u32 number = number_key<STRIDE, Key>(table, key, limit, states);
   if (number == WL_NO_NUMBER) {
     store_relaxed(overflow, (u64)1);
     return 0;
@@ -125,7 +131,7 @@ struct RunScratch {
 };
 
 // Numbers the runs of equal keys among the live rows of a tile, whose rows lie in the order of the threads: number[k] is
-// that of the thread's row k. Returns how many there are; keys[n] is the key of run n, of the first WINDOW runs. Runs
+// that of the thread's row k, if that is live. Returns how many there are; keys[n] is the key of run n, of the first WINDOW runs. Runs
 // within the tile, all but the first and the last one, get numbers of their own from *count on. Every thread of the block
 // comes, with live rows or without; what it returns may be used at once, scratch.base behind the next barrier. Calls are
 // a barrier apart, and another one from where `keys` are read.
@@ -133,21 +139,31 @@ template <u32 WINDOW, class Key, int ROWS>
 WL_DEVICE u32 block_number_runs(const Key (&key)[ROWS], u32 live, RunScratch<Key>& scratch, Key* keys, u64* count,
                                 u32 (&number)[ROWS]) {
   const u32 warps = WL_BLOCK_THREADS / WL_WARP;
+  // A bit for each row that begins a run, as far as the thread can tell.
+  u32 begins = 0;
   Key first = 0, last = 0;
-  u32 own = 0;
-  WL_UNROLL
-  for (u32 k = 0; k < ROWS; ++k) {
-    if ((live >> k & 1) == 0) continue;
-    if (own == 0) first = key[k];
-    if (own == 0 || key[k] != last) ++own;
-    last = key[k];
+  if (live == (1u << ROWS) - 1u) {
+    // Nearly always, where nothing has been filtered.
+    begins = 1;
+    WL_UNROLL
+    for (u32 k = 1; k < ROWS; ++k) begins |= (u32)(key[k] != key[k - 1]) << k;
+    first = key[0];
+    last = key[ROWS - 1];
+  } else {
+    WL_UNROLL
+    for (u32 k = 0; k < ROWS; ++k) {
+      const bool alive = (live >> k & 1) != 0;
+      if (begins == 0) first = key[k];
+      begins |= (u32)(alive && (begins == 0 || key[k] != last)) << k;
+      if (alive) last = key[k];
+    }
   }
   // A thread's first run may be the last one of the live rows before it.
   const u32 votes = __ballot_sync(WL_FULL_MASK, live != 0);
   const u32 before = votes & ((1u << lane_id()) - 1u);
   const Key previous = __shfl_sync(WL_FULL_MASK, last, before != 0 ? 31 - __clz((int)before) : 0);
   const bool joined = live != 0 && before != 0 && previous == first;
-  const u32 begun = own - (joined ? 1u : 0u);
+  const u32 begun = (u32)__popc(begins) - (joined ? 1u : 0u);
   const u32 earlier = warp_scan_exclusive_sum(begun);
   const u32 in_warp = __shfl_sync(WL_FULL_MASK, earlier + begun, WL_WARP - 1);
   const Key warp_first = __shfl_sync(WL_FULL_MASK, first, votes != 0 ? __ffs((int)votes) - 1 : 0);
@@ -158,36 +174,27 @@ WL_DEVICE u32 block_number_runs(const Key (&key)[ROWS], u32 live, RunScratch<Key
     scratch.runs[warp_id()] = in_warp;
   }
   __syncthreads();
-  // The same for warps.
-  u32 runs = 0, start = 0;
-  bool warp_joined = false;
-  Key end = 0;
-  for (u32 w = 0; w < warps; ++w) {
-    const u32 of = scratch.runs[w];
-    if (of == 0) continue;
-    const bool joins = runs != 0 && scratch.first[w] == end;
-    if (w == warp_id()) {
-      warp_joined = joins;
-      start = runs - (joins ? 1u : 0u);
-    }
-    runs += of - (joins ? 1u : 0u);
-    end = scratch.last[w];
-  }
-  u32 n = start + earlier - (joined ? 1u : 0u);
-  bool begins = !joined && !(before == 0 && warp_joined);
-  u32 seen = 0;
+  // The same for warps, a lane each.
+  const u32 warp = lane_id() < warps ? lane_id() : 0;
+  const u32 of_warp = lane_id() < warps ? scratch.runs[warp] : 0;
+  const u32 occupied = __ballot_sync(WL_FULL_MASK, of_warp != 0);
+  const u32 earlier_warps = occupied & ((1u << lane_id()) - 1u);
+  const Key end = scratch.last[earlier_warps != 0 ? 31 - __clz((int)earlier_warps) : 0];
+  const bool warp_joins = of_warp != 0 && earlier_warps != 0 && scratch.first[warp] == end;
+  const u32 of_own = of_warp - (warp_joins ? 1u : 0u);
+  const u32 up_to = warp_scan_exclusive_sum(of_own);
+  const u32 runs = __shfl_sync(WL_FULL_MASK, up_to + of_own, WL_WARP - 1);
+  const bool warp_joined = (__ballot_sync(WL_FULL_MASK, warp_joins) >> warp_id() & 1u) != 0;
+  const u32 start = __shfl_sync(WL_FULL_MASK, up_to, (int)warp_id()) - (warp_joined ? 1u : 0u);
+  // One less than the number of the thread's first run.
+  u32 n = start + earlier - (joined ? 1u : 0u) - 1u;
+  // The first row that begins a run may go on with one that began before.
+  const bool goes_on = joined || (before == 0 && warp_joined);
+  const u32 fresh = goes_on ? begins & (begins - 1u) : begins;
   WL_UNROLL
   for (u32 k = 0; k < ROWS; ++k) {
-    number[k] = 0;
-    if ((live >> k & 1) == 0) continue;
-    if (seen != 0 && key[k] != last) {
-      ++n;
-      begins = true;
-    }
-    seen = 1;
-    last = key[k];
-    if (begins && n < WINDOW) keys[n] = last;
-    begins = false;
+    n += begins >> k & 1u;
+    if ((fresh >> k & 1u) != 0 && (WINDOW >= WL_BLOCK_THREADS * ROWS || n < WINDOW)) keys[n] = key[k];
     number[k] = n;
   }
   if (threadIdx.x == 0) {

@@ -14,7 +14,7 @@ WL_KERNEL(number_groups, NumberGroupsArgs, args) {
                                   args.room};
   const u64 rows = bounded_rows(args.count, args.most);
   for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < rows; row += (u64)gridDim.x * blockDim.x) {
-    const u32 number = number_key<Key>(table, ((const Key*)args.keys)[row], args.limit);
+    const u32 number = number_key<0, Key>(table, ((const Key*)args.keys)[row], args.limit, 0);
     if (number == WL_NO_NUMBER) store_relaxed(args.overflow, (u64)1);
     args.out[row] = number;
   }

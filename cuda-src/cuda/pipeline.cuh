@@ -156,6 +156,28 @@ template <class T>
 WL_DEVICE void raise_block(T* cell, T value) {
   if (*(volatile T*)cell < value) atomicMax(cell, value);
 }
+// Adds to WORDS words of 32 bits, low first, in shared memory, which together are one number, modulo 2^(32 WORDS): who makes a
+// word overflow adds the carry to the next, so that the number is right when all have added. Shared memory has no addition of 64
+// bits: atomicAdd is a loop around a compare-and-swap, which lanes that meet in a cell go through one after the other.
+template <u32 WORDS>
+WL_DEVICE void block_add_words(u32* cell, const u32 (&value)[WORDS]) {
+  u32 carry = 0;
+  WL_UNROLL
+  for (u32 word = 0; word < WORDS; ++word) {
+    const u64 sum = (u64)value[word] + carry;
+    const u32 add = (u32)sum;
+    carry = (u32)(sum >> 32);
+    if (add != 0) carry += (u32)(atomicAdd(cell + word, add) > ~add);
+  }
+}
+WL_DEVICE void block_add_u64(u64* cell, u64 v) {
+  const u32 words[2] = {(u32)v, (u32)(v >> 32)};
+  block_add_words<2>((u32*)cell, words);
+}
+WL_DEVICE void block_add_u128(u64* cell, u128 v) {
+  const u32 words[4] = {(u32)v, (u32)(v >> 32), (u32)(v >> 64), (u32)(v >> 96)};
+  block_add_words<4>((u32*)cell, words);
+}
 WL_DEVICE u64 min_u64(u64 a, u64 b) { return a < b ? a : b; }
 // Back from keys to values.
 WL_DEVICE i64 value_of_max(u64 key) { return (i64)(key ^ 0x8000000000000000ull); }
@@ -199,6 +221,14 @@ WL_DEVICE void atomic_add_split(u64* words, i128 v) {
   const u64 high = (u64)(above >> LOW);
   if (low != 0) atomicAdd(words, low);
   if (high != 0) atomicAdd(words + 1, high);
+}
+// The same in shared memory.
+template <u32 LOW, bool TELLS>
+WL_DEVICE void block_add_split(u64* words, i128 v) {
+  const u64 mask = (1ull << LOW) - 1;
+  const i128 above = TELLS ? wrap_sub(v, 1) : v;
+  block_add_u64(words, ((u64)above & mask) + (TELLS ? 1u : 0u));
+  block_add_u64(words + 1, (u64)(above >> LOW));
 }
 template <u32 LOW>
 WL_DEVICE u128 split_sum(const u64* words) {

@@ -120,7 +120,7 @@ WL_KERNEL(pipeline, Args, args) {
         const u64 group = group_of[k];
         if (alive) {
           if (group < 2000) {
-          atomicAdd((p0 + (u32)group), (u64)(v0));
+          block_add_u64((p0 + (u32)group), (u64)(v0));
           atomicAdd((p1 + (u32)group), (u32)(1));
           continue; }
           if (group >= cap) continue;

@@ -79,7 +79,7 @@ WL_KERNEL(pipeline, Args, args) {
         if (alive) {
           const u32 hot = front_slot(front, 1024u, (u32)((group) + 1));
           if (hot != WL_NO_NUMBER) {
-          atomicAdd((p0 + hot), (u64)(v5));
+          block_add_u64((p0 + hot), (u64)(v5));
           atomicAdd((p1 + hot), (u32)(1));
           if (v8) { store_once_block((p2 + hot), (u32)1u); }
           if (v8) { raise_block((p3 + hot), (u64)key9); }

@@ -91,7 +91,7 @@ WL_KERNEL(pipeline, Args, args) {
         if (alive) {
           const u32 hot = front_slot(front, 2048u, (u64)(((u64)v3) + 1));
           if (hot != WL_NO_NUMBER) {
-          atomicAdd((p0 + hot), (u64)(v4));
+          block_add_u64((p0 + hot), (u64)(v4));
           if (v7) { store_once_block((p1 + hot), (u32)1u); }
           if (v7) { raise_block((p2 + hot), (u64)key8); }
           if (first0) { atomicAdd((p3 + hot), (u32)(1)); }

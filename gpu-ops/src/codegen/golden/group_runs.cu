@@ -87,7 +87,7 @@ WL_KERNEL(pipeline, Args, args) {
       u64 q3 = 0;
       const auto close_run = [&]() {
         if (run < 128u) {
-          if (q0 != 0) { atomicAdd((p0 + run), (u64)(q0)); }
+          if (q0 != 0) { block_add_u64((p0 + run), (u64)(q0)); }
           if (q1 != 0) { atomicAdd((p1 + run), (u32)(q1)); }
           if (q2 != 0) { store_once_block((p2 + run), (u32)q2); }
           if (q3 != 0) { raise_block((p3 + run), (u64)q3); }
@@ -133,7 +133,7 @@ WL_KERNEL(pipeline, Args, args) {
         const auto t3 = warp_max(q3);
       const auto close_warp = [&]() {
         if (run < 128u) {
-          if (t0 != 0) { atomicAdd((p0 + run), (u64)(t0)); }
+          if (t0 != 0) { block_add_u64((p0 + run), (u64)(t0)); }
           if (t1 != 0) { atomicAdd((p1 + run), (u32)(t1)); }
           if (t2 != 0) { store_once_block((p2 + run), (u32)t2); }
           if (t3 != 0) { raise_block((p3 + run), (u64)t3); }

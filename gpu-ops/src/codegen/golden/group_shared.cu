@@ -53,7 +53,7 @@ WL_KERNEL(pipeline, Args, args) {
         const i32 v3 = (i32)((u32)c3[k]);
         const u64 group = (v0 ? ((u64)v1 + 1u) : (u64)0) * 3ull + (u64)v2;
         if (alive) {
-          atomicAdd((p0 + (u32)group), (u64)(v3));
+          block_add_u64((p0 + (u32)group), (u64)(v3));
           atomicAdd((p1 + (u32)group), (u32)(1));
         }
       }

@@ -48,7 +48,7 @@ WL_KERNEL(pipeline, Args, args) {
         const bool v2 = ((n1 >> k) & 1) != 0;
         const i32 v3 = (i32)((u32)c1[k]);
         if (alive) {
-          const u64 place = (u64)v0;
+          const u32 place = (u32)((u64)v0);
           bit_run_set(run, args.r0bits, place);
           ++entered;
           args.r0c0[place] = (u32)v1;
@@ -130,12 +130,13 @@ WL_KERNEL(pipeline, Args, args) {
         const bool v3 = ((n1 >> k) & 1) != 0;
         const i32 v4 = (i32)((u32)c1[k]);
         const bool possible = alive && v3;
-        const u64 place = possible ? (u64)v4 : 0ull;
-        const bool found = possible && wl_bit(args.r0bits, place);
+        const u32 place = (u32)((u64)v4);
+        const u32 found = look_up_bit(args.r0bits, place, possible);
         h0 |= (u32)found << k;
-        if (found) e0[k] = (u32)place;
+        e0[k] = place;
       }
     }
+    live &= h0;
     u32 m0 = live & h0;
     u32 c3[WL_ROWS] = {};
     if (live != 0) load_vec_stream<u32, WL_ROWS>(args.c3 + row, c3);

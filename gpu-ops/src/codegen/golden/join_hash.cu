@@ -250,7 +250,7 @@ WL_KERNEL(pipeline, Args, args) {
         const u64 place = possible ? hash_find(args.r1keys, args.slots1 - 1, (u64)v0) : WL_NO_SLOT;
         const bool found = place != WL_NO_SLOT;
         if (found) {
-          const u32 first = args.r1offsets[place], length = args.r1offsets[place + 1] - first;
+          const u32* const range = args.r1offsets + place; const u32 first = range[0], length = range[1] - first;
           h0 |= (u32)(length != 0) << k;
           first0[k] = first; length0[k] = length;
         }

@@ -338,6 +338,7 @@ WL_KERNEL(pipeline, Args, args) {
         first0[k] = found.first; length0[k] = found.length;
       }
     }
+    live &= h0;
     u32 any0 = 0;
     if ((live & h0) != 0) WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live & h0) >> k & 1) {
       for (u32 j = 0; j < length0[k]; ++j) {

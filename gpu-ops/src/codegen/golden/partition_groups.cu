@@ -131,7 +131,7 @@ WL_KERNEL(pipeline, Args, args) {
           const u64 key = (u64)c1[k];
           const u32 slot = block_slot(table, 256u, key, 6u);
           if (slot != WL_NO_NUMBER) {
-          atomicAdd((p0 + slot), (u64)(v0));
+          block_add_u64((p0 + slot), (u64)(v0));
           atomicAdd((p1 + slot), (u32)(1));
           } else if (u8* const at = numbered_state<16>(numbering, key, 128, states, &args.control[1])) {
           atomicAdd((u64*)(at + 0), (u64)(v0));

@@ -34,7 +34,7 @@ WL_KERNEL(pipeline, Args, args) {
         const bool alive = ((live >> k) & 1) != 0;
         const i32 v0 = (i32)((u32)c0[k]);
         if (alive) {
-          const u64 place = (u64)v0;
+          const u32 place = (u32)((u64)v0);
           bit_run_set(run, args.r0bits, place);
           ++entered;
         }
@@ -87,7 +87,7 @@ WL_KERNEL(pipeline, Args, args) {
         const i32 v0 = (i32)((u32)c0[k]);
         const i32 v1 = (i32)((u32)c3[k]);
         if (alive) {
-          const u64 place = (u64)v0;
+          const u32 place = (u32)((u64)v0);
           bit_run_set(run, args.r1bits, place);
           ++entered;
           args.r1c0[place] = (u32)v1;
@@ -157,8 +157,8 @@ WL_KERNEL(pipeline, Args, args) {
         const bool v0 = ((n1 >> k) & 1) != 0;
         const i32 v1 = (i32)((u32)c1[k]);
         const bool possible = alive && v0;
-        const u64 place = possible ? (u64)v1 : 0ull;
-        const bool found = possible && wl_bit(args.r0bits, place);
+        const u32 place = (u32)((u64)v1);
+        const u32 found = look_up_bit(args.r0bits, place, possible);
         h0 |= (u32)found << k;
       }
     }
@@ -172,8 +172,8 @@ WL_KERNEL(pipeline, Args, args) {
         const i64 v2 = (i64)((u64)c2[k]);
         const bool v3 = v2 >= (i64)(i32)args.lit0 && v2 <= (i64)(i32)args.lit1;
         const bool possible = alive && v3;
-        const u64 place = possible ? (u64)v2 : 0ull;
-        const bool found = possible && wl_bit(args.r0bits, place);
+        const u32 place = (u32)((u64)v2);
+        const u32 found = look_up_bit(args.r0bits, place, possible);
         h1 |= (u32)found << k;
       }
     }
@@ -187,8 +187,8 @@ WL_KERNEL(pipeline, Args, args) {
         const i32 v4 = (i32)((u32)c3[k]);
         const bool v5 = v4 >= (i32)(i32)args.lit0 && v4 <= (i32)(i32)args.lit1;
         const bool possible = alive && v5;
-        const u64 place = possible ? (u64)v4 : 0ull;
-        const bool found = possible && wl_bit(args.r0bits, place);
+        const u32 place = (u32)((u64)v4);
+        const u32 found = look_up_bit(args.r0bits, place, possible);
         h2 |= (u32)found << k;
       }
     }
@@ -199,10 +199,10 @@ WL_KERNEL(pipeline, Args, args) {
         const bool v6 = ((n1 >> k) & 1) != 0;
         const i32 v7 = (i32)((u32)c1[k]);
         const bool possible = alive && v6;
-        const u64 place = possible ? (u64)v7 : 0ull;
-        const bool found = possible && wl_bit(args.r1bits, place);
+        const u32 place = (u32)((u64)v7);
+        const u32 found = look_up_bit(args.r1bits, place, possible);
         h3 |= (u32)found << k;
-        if (found) e3[k] = (u32)place;
+        e3[k] = place;
       }
     }
     mark_entries(args.r1marks, live & h3, e3);

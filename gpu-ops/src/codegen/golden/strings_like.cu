@@ -78,7 +78,7 @@ WL_KERNEL(pipeline, Args, args) {
         const bool alive = ((live >> k) & 1) != 0;
         const i32 v13 = (i32)c5[k];
         const i32 v14 = v13;
-        const bool v15 = (((u64)args.lit7 >> v14) & 1) != 0;
+        const bool v15 = (((u32)args.lit7 >> v14) & 1) != 0;
         pass |= (u32)(v15) << k;
       }
       live &= pass;

@@ -260,10 +260,10 @@ WL_KERNEL(pipeline, Args, args) {
         const bool v3 = ((n1 >> k) & 1) != 0;
         const i32 v4 = (i32)((u32)c1[k]);
         const bool possible = alive && v3;
-        const u64 place = possible ? (u64)v4 : 0ull;
+        const u32 place = (u32)((u64)v4);
         const bool found = possible;
         if (found) {
-          const u32 first = args.r0offsets[place], length = args.r0offsets[place + 1] - first;
+          const u32* const range = args.r0offsets + place; const u32 first = range[0], length = range[1] - first;
           h0 |= (u32)(length != 0) << k;
           first0[k] = first; length0[k] = length;
         }
@@ -295,7 +295,7 @@ WL_KERNEL(pipeline, Args, args) {
         const u64 place = possible ? hash_find(args.r1keys, args.slots1 - 1, (u64)v5) : WL_NO_SLOT;
         const bool found = place != WL_NO_SLOT;
         if (found) {
-          const u32 first = args.r1offsets[place], length = args.r1offsets[place + 1] - first;
+          const u32* const range = args.r1offsets + place; const u32 first = range[0], length = range[1] - first;
           h1 |= (u32)(length != 0) << k;
           first1[k] = first; length1[k] = length;
         }

@@ -205,6 +205,14 @@ impl Accumulator {
         match self.kind {
             StateKind::Min | StateKind::Max => format!("raise_block({cell}, ({t}){value});"),
             StateKind::Any | StateKind::Seen => format!("store_once_block({cell}, ({t}){value});"),
+            StateKind::Count | StateKind::Sum64 if !self.narrow => {
+                format!("block_add_u64({cell}, (u64)({value}));")
+            }
+            StateKind::Sum128 if self.split > 0 => format!(
+                "block_add_split<{}, {}>({cell}, (i128)({value}));",
+                self.split, self.tells
+            ),
+            StateKind::Sum128 => format!("block_add_u128({cell}, (u128)(i128)({value}));"),
             _ => self.add_to_state(cell, value),
         }
     }

@@ -101,7 +101,7 @@ impl KernelWriter<'_> {
                 line!(self, "        if (alive && {has_key}) {{");
             }
         }
-        line!(self, "          const u64 place = {code};");
+        line!(self, "          const u32 place = (u32)({code});");
         line!(self, "          bit_run_set(run, {bits}, place);");
         line!(self, "          ++entered;");
         for (column, (stored, value)) in layout.columns.iter().zip(values).enumerate() {

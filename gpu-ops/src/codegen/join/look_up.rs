@@ -22,7 +22,14 @@ impl KernelWriter<'_> {
         self.look_up_rows(probe, &index, probe.ranges)?;
         let to_pairs =
             matches!(self.pipeline.sink, EmittedSink::Matches { probe, .. } if probe == p);
-        if probe.ranges && (!to_pairs || !probe.marks.is_empty()) {
+        let looped = probe.ranges && (!to_pairs || !probe.marks.is_empty());
+        if matches!(probe.kind, ProbeKind::Inner | ProbeKind::Semi)
+            && (looped || probe.residual.is_some())
+        {
+            // What entries are tested with is read for rows that have some.
+            line!(self, "    live &= h{p};");
+        }
+        if looped {
             self.match_loop(probe, &index)?;
         } else if let Some(residual) = &probe.residual {
             line!(self, "    u32 m{p} = live & h{p};");
@@ -174,29 +181,29 @@ impl KernelWriter<'_> {
             }
             return Ok(());
         }
-        // The place that the key leads to: a key code, or a slot of the table.
+        // The place that the key leads to: a key code, the number of a key, or a slot of the table. Codes of perfect indexes have
+        // 32 bits (`dense_strides`).
         let direct = index.kind == IndexKind::Perfect && (index.unique || index.existence);
         match index.kind {
             IndexKind::Perfect if index.ranked => {
                 let ranks = self.pointer(Slot::Result(r, Part::Ranks), "const u64*");
                 line!(
                     self,
-                    "        const u64 place = possible ? ranked_find({ranks}, {}) : WL_NO_SLOT;",
+                    "        u32 place; const bool found = ranked_look_up({ranks}, (u32)({}), possible, place);",
                     probe.codes[0]
                 );
-                line!(self, "        const bool found = place != WL_NO_SLOT;");
             }
             IndexKind::Perfect => {
                 line!(
                     self,
-                    "        const u64 place = possible ? {} : 0ull;",
+                    "        const u32 place = (u32)({});",
                     probe.codes[0]
                 );
                 if direct {
                     let bits = self.pointer(Slot::Result(r, Part::Bits), "const u32*");
                     line!(
                         self,
-                        "        const bool found = possible && wl_bit({bits}, place);"
+                        "        const u32 found = look_up_bit({bits}, place, possible);"
                     );
                 } else {
                     line!(self, "        const bool found = possible;");
@@ -237,14 +244,14 @@ impl KernelWriter<'_> {
             if index.existence {
                 return Ok(());
             }
-            let entry = match index.kind {
-                IndexKind::Perfect => "(u32)place".to_string(),
+            match index.kind {
+                // Read only where `h` has a bit.
+                IndexKind::Perfect => line!(self, "        e{p}[k] = place;"),
                 _ => {
                     let entry = self.pointer(Slot::Result(r, Part::Entry), "const u32*");
-                    format!("{entry}[place]")
+                    line!(self, "        if (found) e{p}[k] = {entry}[place];");
                 }
-            };
-            line!(self, "        if (found) e{p}[k] = {entry};");
+            }
             if probe.ranges {
                 line!(
                     self,
@@ -257,7 +264,7 @@ impl KernelWriter<'_> {
         line!(self, "        if (found) {{");
         line!(
             self,
-            "          const u32 first = {offsets}[place], length = {offsets}[place + 1] - first;"
+            "          const u32* const range = {offsets} + place; const u32 first = range[0], length = range[1] - first;"
         );
         line!(self, "          h{p} |= (u32)(length != 0) << k;");
         if probe.ranges {

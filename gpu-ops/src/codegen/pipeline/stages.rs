@@ -18,6 +18,9 @@ use crate::graph::{Pipeline, ProbeKind, ResultId, Source, Stage};
 /// Rows that a thread holds where the block searches strings.
 const SEARCHED_ROWS: u32 = 2;
 
+/// Rows that a thread holds that goes over the matches of each.
+const LOOPED_ROWS: u32 = 2;
+
 /// Emit the source and the stages of a pipeline.
 pub(in crate::codegen) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) -> Result<Begun> {
     let mut state = KernelState {
@@ -69,7 +72,7 @@ pub(in crate::codegen) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) 
             }
         }
     }
-    // A loop over matches is unrolled once a row of the thread: one row keeps the kernel small and even.
+    // A loop over matches is unrolled once a row of the thread: few rows keep the kernel small and even.
     // Strings are walked one a thread as well: neighbouring threads then share the sectors they touch. Those that the block
     // searches are read by all its threads, and what they wait for at its barriers is for twice the rows: 150 million comments
     // took 3.8 ms on an H100, not 4.9, and 3.5 to 3.9 with four rows.
@@ -80,6 +83,9 @@ pub(in crate::codegen) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) 
     let thread_rows = match (alone, probes > 0) {
         (true, false) if searched_alone && !loops && tree.is_none() => {
             source.thread_rows.min(SEARCHED_ROWS)
+        }
+        (true, _) if loops && tree.is_none() && state.texts == 0 => {
+            source.thread_rows.min(LOOPED_ROWS)
         }
         (true, _) => 1,
         (false, true) => source.thread_rows.min(4),

@@ -77,11 +77,13 @@ impl Emitter<'_> {
                 };
                 let truth = mask(&|i| values.is_valid(i) && values.value(i));
                 let truth = self.state.arguments.literal((truth as i64).into(), false);
-                let text = self.bind_bool(format!("(((u64){truth} >> {entry}) & 1) != 0"));
+                // A shift of 64 bits is two instructions and more.
+                let word = if entries <= 32 { "u32" } else { "u64" };
+                let text = self.bind_bool(format!("((({word}){truth} >> {entry}) & 1) != 0"));
                 let valid = has_null.then(|| {
                     let known = mask(&|i| values.is_valid(i));
                     let known = self.state.arguments.literal((known as i64).into(), false);
-                    self.bind_bool(format!("(((u64){known} >> {entry}) & 1) != 0"))
+                    self.bind_bool(format!("((({word}){known} >> {entry}) & 1) != 0"))
                 });
                 return Ok(Value::boolean(text, valid));
             }

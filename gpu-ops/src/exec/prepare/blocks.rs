@@ -55,9 +55,16 @@ impl Shape {
                     Some(_) => rows,
                     None => sizes.slots,
                 };
-                let mut zeros = vec![PartSize::new(Part::State, *slot_bytes, slots)];
+                let state = PartSize::new(Part::State, *slot_bytes, slots);
+                let mut zeros = Vec::new();
                 let mut blocks = Vec::new();
-                if let Some(of) = regrouped.filter(|of| of.how.has_strays()) {
+                let strays = regrouped.filter(|of| of.how.has_strays());
+                match strays {
+                    // Written as a whole, or cleared by who finds the group first (`numbered_state`).
+                    Some(_) => blocks.push(plain(vec![state])),
+                    None => zeros.push(state),
+                }
+                if let Some(of) = strays {
                     let width = of.key_bytes as usize;
                     blocks.push(plain(vec![PartSize::new(Part::Keys, width, rows)]));
                     blocks.push(BlockSizes {
@@ -81,7 +88,9 @@ impl Shape {
                 if *key_words > 0 {
                     zeros.push(PartSize::new(Part::States, 4, slots));
                 }
-                blocks.push(filled(zeros, 0));
+                if !zeros.is_empty() {
+                    blocks.push(filled(zeros, 0));
+                }
                 for (call, (words, slots)) in
                     distinct_words.iter().zip(&sizes.distinct_slots).enumerate()
                 {
