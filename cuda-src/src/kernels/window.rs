@@ -32,7 +32,7 @@ kernel_args! {
         pub most: u64,
     }
 
-    /// Arguments of `first_peers`, `first_marks` and `first_rows` (`window_first.cu`).
+    /// Arguments of `first_peers`, `first_starts`, `first_marks` and `first_rows` (`window_first.cu`).
     pub struct FirstArgs {
         /// Key words, major word first, one array each.
         pub words: [DevicePtr; 16] as "const u64*",
@@ -42,6 +42,8 @@ kernel_args! {
         pub order: DevicePtr as "const u32*",
         /// Groups of peers that begin before each place, one more than places; null: rows are not numbered by them.
         pub peers: DevicePtr as "const u32*",
+        /// The first place of each group of peers; null where `peers` is.
+        pub starts: DevicePtr as "u32*",
         /// A mark a place, or the marks before each place, one more than places.
         pub marks: DevicePtr as "u32*",
         /// The rows that are kept.
@@ -56,8 +58,8 @@ kernel_args! {
         pub first: u64,
         /// Number of words.
         pub key_words: u32,
-        /// Peers have one number.
-        pub ranks: u32,
+        /// Groups of peers are numbered, not their first rows.
+        pub dense: u32,
     }
 
     /// Arguments of `running_tiles`, `running_carries` and `running_scan` (`window_running.cu`).

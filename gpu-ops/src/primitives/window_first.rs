@@ -24,10 +24,10 @@ pub struct OrderedKeys<'a> {
 /// The first part of `out` (`u32*`, one a row) becomes the rows whose number is at most `most`, in their order; `*kept` (`u64*`)
 /// how many they are.
 ///
-/// Up to three kernels and two sums: see `window_first.cu`.
+/// Up to four kernels and two sums: see `window_first.cu`.
 ///
 /// # Errors
-/// [`GpuError::Unsupported`] beyond 2^32 - 2 rows or 16 words, [`GpuError::OutOfDeviceMemory`] for 4 or 8 bytes a row of scratch,
+/// [`GpuError::Unsupported`] beyond 2^32 - 2 rows or 16 words, [`GpuError::OutOfDeviceMemory`] for 4 or 12 bytes a row of scratch,
 /// [`GpuError::Device`] from the driver.
 ///
 /// # Safety
@@ -49,7 +49,9 @@ pub unsafe fn first_of_partitions(
     }
     let sums = |what| scratch(runtime, stream, rows.most() + 1, 4, what);
     let peers = match numbering {
-        Numbering::DenseRank => Some(sums("peers of an order")?),
+        Numbering::Rank | Numbering::DenseRank => {
+            Some((sums("peers of an order")?, sums("starts of peers")?))
+        }
         _ => None,
     };
     let marks = sums("first rows of an order")?;
@@ -58,6 +60,7 @@ pub unsafe fn first_of_partitions(
         partition: [0; MOST_SORT_WORDS],
         order: keys.order,
         peers: DevicePtr::NULL,
+        starts: DevicePtr::NULL,
         marks: marks.ptr(),
         out,
         kept,
@@ -65,7 +68,7 @@ pub unsafe fn first_of_partitions(
         most: rows.most(),
         first: most,
         key_words: keys.words.len() as u32,
-        ranks: u32::from(numbering == Numbering::Rank),
+        dense: u32::from(numbering == Numbering::DenseRank),
     };
     for (w, (word, partition)) in keys.words.iter().zip(keys.partition).enumerate() {
         args.words[w] = *word;
@@ -80,14 +83,15 @@ pub unsafe fn first_of_partitions(
     };
     // SAFETY: as above; sums take the place of marks.
     unsafe {
-        if let Some(peers) = &peers {
+        if let Some((peers, starts)) = &peers {
             let to = FirstArgs {
                 marks: peers.ptr(),
                 ..args
             };
             run("first_peers", &to)?;
             exclusive_sum(runtime, stream, peers.ptr(), peers.ptr(), rows, false)?;
-            args.peers = peers.ptr();
+            (args.peers, args.starts) = (peers.ptr(), starts.ptr());
+            run("first_starts", &args)?;
         }
         run("first_marks", &args)?;
         exclusive_sum(runtime, stream, marks.ptr(), marks.ptr(), rows, false)?;

@@ -194,11 +194,7 @@ impl KernelWriter<'_> {
                 );
             }
             IndexKind::Perfect => {
-                line!(
-                    self,
-                    "        const u32 place = (u32)({});",
-                    probe.codes[0]
-                );
+                line!(self, "        const u32 place = (u32)({});", probe.codes[0]);
                 if direct {
                     let bits = self.pointer(Slot::Result(r, Part::Bits), "const u32*");
                     line!(

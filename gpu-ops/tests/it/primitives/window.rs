@@ -1,8 +1,8 @@
 //! Numbers of rows in partitions, and running values.
 
 use warpline_gpu::primitives::{
-    Frames, RowCount, RunningCombine, RunningValue, WindowNumbers, exclusive_sum, frame_extremes,
-    number_windows, running,
+    Frames, Numbering, OrderedKeys, RowCount, RunningCombine, RunningValue, WindowNumbers,
+    exclusive_sum, first_of_partitions, frame_extremes, number_windows, running,
 };
 
 use super::{Machine, Numbers, SIZES, machines};
@@ -90,6 +90,67 @@ fn rows_know_their_partition_and_peers() {
                         "{}: {size} rows, number {number}",
                         machine.name
                     );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_of_each_partition_are_kept_with_their_peers() {
+    let kinds = [Numbering::Row, Numbering::Rank, Numbering::DenseRank];
+    for machine in machines() {
+        let mut numbers = Numbers(14);
+        for size in SIZES {
+            for (partition, peers) in [(1, 1), (u64::MAX, u64::MAX), (7, 2), (1000, 40)] {
+                let (begin, among) = marks(size, partition, peers, &mut numbers);
+                // The order goes through the rows backwards; a key is a partition and a group of peers.
+                let row_at = |place: usize| (size - 1 - place) as u32;
+                let order: Vec<u32> = (0..size).map(row_at).collect();
+                let mut words = vec![0u64; size.max(1)];
+                let mut key = 0u64;
+                for place in 0..size {
+                    key += (u64::from(begin[place]) << 32) + u64::from(among[place]);
+                    words[size - 1 - place] = key;
+                }
+                let words = machine.upload(&words);
+                let ordered = machine.upload(&[order.clone(), vec![0]].concat());
+                for (kind, most) in kinds.iter().flat_map(|k| [0, 1, 3, 100].map(|m| (*k, m))) {
+                    let (out, kept) = (machine.space(size.max(1) * 4), machine.space(8));
+                    let keys = OrderedKeys {
+                        words: &[words.ptr()],
+                        partition: &[!0 << 32],
+                        order: ordered.ptr(),
+                        rows: RowCount::Known(size as u64),
+                    };
+                    let (runtime, stream) = (&machine.runtime, &machine.stream);
+                    let into = (out.ptr(), kept.ptr());
+                    unsafe {
+                        first_of_partitions(runtime, stream, &keys, (kind, most), into).unwrap();
+                    }
+                    let (mut row, mut rank, mut dense) = (0u64, 0, 0);
+                    let mut expected = Vec::new();
+                    for place in 0..size {
+                        if begin[place] == 1 {
+                            (row, rank, dense) = (0, 0, 0);
+                        }
+                        row += 1;
+                        if among[place] == 1 {
+                            (rank, dense) = (row, dense + 1);
+                        }
+                        let number = match kind {
+                            Numbering::Row => row,
+                            Numbering::Rank => rank,
+                            Numbering::DenseRank => dense,
+                        };
+                        if number <= most {
+                            expected.push(order[place]);
+                        }
+                    }
+                    let count = machine.read::<u64>(&kept, 1)[0] as usize;
+                    let what = format!("{}: {size} rows, {kind:?} {most}", machine.name);
+                    assert_eq!(count, expected.len(), "{what}");
+                    assert!(machine.read::<u32>(&out, count) == expected, "{what}");
                 }
             }
         }
