@@ -7,7 +7,7 @@
 //!
 //! Bytes moved: every row is read once, every group is written once; the states of those that are added to are cleared by who finds
 //! them first. 600 M rows of a key of 4 and an argument of 2 bytes in 150 M groups with states of 8 bytes are 3.6 + 1.8 GB, 1.3 ms
-//! at 4.2 TB/s. An H200 takes 3.5 ms for them: numbering, and additions to shared memory, are what it waits for.
+//! at 4.2 TB/s. An H100, which copies at 2.9, takes 3.0 ms for them: the instructions of numbering and adding up are what it waits for.
 
 use std::fmt::Write as _;
 
