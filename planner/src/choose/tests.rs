@@ -73,6 +73,33 @@ fn few_groups_live_in_registers_until_their_states_do_not_fit() {
 }
 
 #[test]
+fn few_rows_of_a_large_table_are_added_up_in_shared_memory() {
+    let on = On {
+        device: &h200(),
+        machine: &Machine::h200(),
+    };
+    let of = |rows, arriving, state_registers| GroupProfile {
+        rows,
+        arriving,
+        state_registers,
+        state_bytes: 16,
+        ..profile(Some(4))
+    };
+    let place = |profile: &GroupProfile| priced(profile, on).placement;
+    let (rows, few) = (640_000_000, 10_000_000);
+    assert_eq!(place(&of(rows, rows, 3)), GroupPlacement::Registers);
+    assert_eq!(place(&of(rows, few + 1, 3)), GroupPlacement::Registers);
+    assert_eq!(place(&of(rows, few, 3)), GroupPlacement::Shared);
+    // Few registers are in nobody's way.
+    assert_eq!(place(&of(rows, few, 1)), GroupPlacement::Registers);
+    let impossible = GroupProfile {
+        shared_possible: false,
+        ..of(rows, few, 3)
+    };
+    assert_eq!(place(&impossible), GroupPlacement::Registers);
+}
+
+#[test]
 fn shared_memory_must_hold_two_blocks() {
     // 114 KiB a block of 64-byte states.
     let few_rows = |domain| GroupProfile {
