@@ -23,8 +23,8 @@ WL_DEVICE u64 ranked_find(const u64* ranks, u64 code) {
   return (present & bit) != 0 ? (word >> 32) + (u64)__popc(present & (bit - 1)) : WL_NO_SLOT;
 }
 
-// Looks a key up as ranked_find does, in a quarter fewer instructions: places of keys have 32 bits. `number` is the key's where
-// there is one. Nothing is read unless the key is `possible`.
+// Looks a key up as ranked_find does, for places of 32 bits. `number` is the key's where there is one. Nothing is read unless the
+// key is `possible`.
 WL_DEVICE bool ranked_look_up(const u64* ranks, u32 code, bool possible, u32& number) {
   u64 word = 0;
   if (possible) word = ranks[code >> 5];

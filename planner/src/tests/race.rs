@@ -43,7 +43,6 @@ struct Gated {
     inner: FragmentPlanner,
     open: Arc<(Mutex<bool>, Condvar)>,
     then: Then,
-    graphs: AtomicUsize,
 }
 
 impl PlacementPolicy for Gated {
@@ -66,7 +65,6 @@ impl Policy for Gated {
         let (open, changed) = &*self.open;
         let closed = |open: &mut bool| !*open;
         drop(changed.wait_while(open.lock().unwrap(), closed).unwrap());
-        self.graphs.fetch_add(1, Ordering::SeqCst);
         match self.then {
             Then::Answers => self.inner.graph(tables, duplicates, index_room),
             _ => Err(GpuError::Unsupported("the device has no answer".into())),
@@ -199,7 +197,6 @@ impl Race {
             inner,
             open: Arc::default(),
             then: device,
-            graphs: AtomicUsize::new(0),
         });
         let (sender, open) = watch::channel(false);
         let cpu_streams = Arc::<AtomicUsize>::default();
@@ -329,8 +326,9 @@ async fn what_fails_leaves_the_answer_to_the_other() {
     }
     let race = Race::new(Then::Fails, Then::Answers, racing()).await;
     race.let_device();
+    // Not before the device has failed, or the CPU may be first.
     let cpu = async {
-        while race.policy.graphs.load(Ordering::SeqCst) == 0 {
+        while race.report().fallback.is_none() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         race.let_cpu();

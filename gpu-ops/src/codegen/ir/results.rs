@@ -139,9 +139,8 @@ impl RegroupedLayout {
 }
 
 /// Where groups live: `r{r}state` holds `slots` states of `stride` bytes, zero at first but for those that blocks write as a whole
-/// ([`Regroup::has_strays`]). In a hash table a key of one
-/// word lies in its slot behind the state, increased by one, so that 0 is a free slot; longer keys lie apart:
-/// `r{r}keys` `slots * key_words` words of 0xFF bytes, `r{r}states` `slots` zeroed u32.
+/// ([`Regroup::has_strays`]). In a hash table a key of one word lies in its slot behind the state, increased by one, so that 0
+/// is a free slot; longer keys lie apart: `r{r}keys` `slots * key_words` words of 0xFF bytes, `r{r}states` `slots` zeroed u32.
 #[derive(Debug, Clone)]
 pub struct GroupsLayout {
     /// Packed keys; empty for an ungrouped aggregate.
