@@ -66,3 +66,32 @@ WL_DEVICE u64 warp_reserve(u32 mine, u64* counter) {
   if (lane_id() == WL_WARP - 1 && before + mine != 0) base = atomicAdd(counter, (u64)(before + mine));
   return __shfl_sync(WL_FULL_MASK, base, WL_WARP - 1) + before;
 }
+
+// Reserves `rows` places for a warp whose 32 lanes call together with the same number.
+WL_DEVICE u64 warp_reserve_rows(u32 rows, u64* counter) {
+  u64 base = 0;
+  if (lane_id() == 0 && rows != 0) base = atomicAdd(counter, (u64)rows);
+  return __shfl_sync(WL_FULL_MASK, base, 0);
+}
+
+// Tiles [from, tiles) for each block in turn, several neighbouring ones at a time where there are many.
+struct TileChunks {
+  u64 from;
+  // Tiles that follow each other.
+  u32 chunk;
+  // Of these, so many are left with the one at hand.
+  u32 left;
+  WL_METHOD u64 first() const { return from + (u64)blockIdx.x * chunk; }
+  WL_METHOD u64 next(u64 tile) {
+    if (--left != 0) return tile + 1;
+    left = chunk;
+    return tile + 1 + (u64)(gridDim.x - 1) * chunk;
+  }
+};
+
+// At most 16 tiles at a time, and as few as leave a block eight turns.
+WL_DEVICE TileChunks tile_chunks(u64 from, u64 tiles) {
+  const u64 turns = tiles > from ? (tiles - from) / (8ull * gridDim.x) : 0;
+  const u32 chunk = turns == 0 ? 1u : turns < 16 ? (u32)turns : 16u;
+  return TileChunks{from, chunk, chunk};
+}

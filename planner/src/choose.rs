@@ -126,6 +126,7 @@ pub mod join;
 mod papers;
 pub(crate) mod price;
 pub(crate) mod reentry;
+pub(crate) mod refill;
 pub(crate) mod rowwise;
 pub mod tree;
 pub mod zipf;
@@ -156,7 +157,7 @@ mod limits {
     /// Registers of states that a scan is the slower for.
     pub(super) const MANY_REGISTERS: u64 = 8;
     /// Where one in so many rows is thought to be added up, few are: estimates err.
-    pub(super) const FEW_ARRIVE: u64 = 64;
+    pub(super) const FEW_ARRIVE: u64 = 16;
     /// The same two limits when the user asks for registers: beyond them states spill to local memory.
     pub(super) const FORCED_REGISTER_GROUPS: u64 = 16;
     pub(super) const FORCED_STATE_REGISTERS: u64 = 160;
@@ -291,8 +292,9 @@ fn priced(profile: &GroupProfile, on: On<'_>) -> PlacementChoice {
 }
 
 /// Are rows that come to be added up so few that the registers of states, and a thread's work on all groups for one row, cost the scan
-/// more than additions in shared memory do? TPC-H Q12, of whose 600 M rows 3 M come to 7 groups with 21 registers, took an H100
-/// 3.2 ms with states in registers and 1.9 in shared memory; Q1, of whose rows nearly all come, 3.0 and 8.0.
+/// more than additions in shared memory do? TPC-H Q12, of whose 600 M rows 3 M come (and three times as many are thought to) to
+/// 7 groups with 21 registers, took an H100 3.2 ms with states in registers and 1.9 in shared memory; Q1, of whose rows nearly all
+/// come, 3.0 and 8.0.
 fn few_arrive(profile: &GroupProfile) -> bool {
     let registers = profile.dense_domain.unwrap_or(0) * profile.state_registers as u64;
     registers >= limits::MANY_REGISTERS

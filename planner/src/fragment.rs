@@ -10,7 +10,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use warpline_gpu::GpuError;
 use warpline_gpu::column::Encoding;
 use warpline_gpu::device::DeviceInfo;
-use warpline_gpu::graph::{Fingerprint, FirstRun, Graph, IndexChoice, IndexProfile, Parts, Policy};
+use warpline_gpu::graph::{
+    Fingerprint, FirstRun, Graph, IndexChoice, IndexProfile, Parts, Policy, RefillProfile,
+};
 use warpline_gpu::machine::Machine;
 use warpline_gpu::memory::Budget;
 use warpline_gpu::parquet::ParquetReader;
@@ -21,10 +23,11 @@ pub(crate) use self::facts::InputRows;
 use self::facts::{NoFacts, PlanTimeFacts, ResidentFacts};
 use crate::choose::cold::first_run;
 use crate::choose::reentry;
+use crate::choose::refill;
 use crate::choose::rowwise::{Prices, Traffic, bytes_of, prices};
 use crate::choose::tree::TreeChoice;
 use crate::choose::{CostedPolicy, index};
-use crate::config::{IndexJoins, JoinSetting, LateColumns, RangeJoins, WarplineConfig};
+use crate::config::{IndexJoins, JoinSetting, LaneRefill, LateColumns, RangeJoins, WarplineConfig};
 use crate::lower::Lowering;
 use crate::order::optimize;
 use crate::reason::Reason;
@@ -59,6 +62,7 @@ pub struct FragmentPlanner {
     index_joins: IndexJoins,
     range_joins: RangeJoins,
     late_columns: LateColumns,
+    lane_refill: LaneRefill,
     /// The limit of device memory in bytes, when there is one.
     device_memory: Option<u64>,
     /// The device's constants, for prices; those of an H200 until [`Self::on`] sets others.
@@ -133,6 +137,7 @@ impl FragmentPlanner {
             join: config.join.algorithm,
             range_joins: config.range_joins,
             late_columns: config.late_columns,
+            lane_refill: config.lane_refill,
             parts: match config.join.triton {
                 true => Parts::Always,
                 false => Parts::Never,
@@ -485,6 +490,10 @@ impl Policy for FragmentPlanner {
 
     fn place_index(&self, profile: &IndexProfile, _device: &DeviceInfo) -> IndexChoice {
         index::place(self.join, profile, self.machine.budget())
+    }
+
+    fn refill(&self, profile: &RefillProfile) -> Option<usize> {
+        refill::after(self.lane_refill, profile)
     }
 
     fn first_run(&self, tables: &TableCache) -> Option<FirstRun> {

@@ -66,12 +66,19 @@ impl Program {
         }
         // Only now is every layout final: rows may have been appended by several pipelines.
         let known = context.known;
+        let mut choices = context.choices;
         let mut steps = Vec::with_capacity(emitted.len());
         for step in emitted {
             steps.push(match step {
                 Emitted::Pipeline(mut plan, label) => match plan.sink.borrows() {
                     Some((into, _)) => StepProgram::Borrow(BorrowProgram { into, label }),
                     None => {
+                        if let Some(behind) = plan.refill {
+                            let all = plan.steps.len();
+                            choices.push(format!(
+                                "{label}: warps gather the rows that are left behind {behind} of {all} steps"
+                            ));
+                        }
                         StepProgram::Pipeline(Box::new(kernel::write(&mut plan, &known, label)?))
                     }
                 },
@@ -104,7 +111,7 @@ impl Program {
             results,
             steps,
             bases: context.bases.into_columns(),
-            choices: context.choices,
+            choices,
             hidden: context.hidden,
         })
     }

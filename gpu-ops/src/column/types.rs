@@ -116,6 +116,16 @@ impl Column {
             .flatten()
     }
 
+    /// The value, or dictionary code, that every row has, where the column's range tells: there is one, and no NULL.
+    pub fn only_value(&self) -> Option<i128> {
+        let coded = matches!(
+            self.encoding,
+            Encoding::Integer { .. } | Encoding::Dictionary { .. }
+        );
+        let (least, most) = self.statistics.range?;
+        (coded && self.validity.is_none() && least == most).then_some(least)
+    }
+
     /// Bytes that a kernel reading the whole column moves.
     pub fn bytes(&self) -> usize {
         let data = match &self.encoding {

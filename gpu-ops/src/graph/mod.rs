@@ -25,7 +25,9 @@ use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 
 pub use band::{Band, Bound};
 pub use fingerprint::Fingerprint;
-pub use policy::{FirstRun, IndexChoice, IndexKind, IndexProfile, Policy};
+pub use policy::{
+    FirstRun, IndexChoice, IndexKind, IndexProfile, Policy, RefillProfile, StageProfile,
+};
 pub use tree::TreeOptions;
 pub use warpline_cuda::kernels::Numbering;
 pub use window::{Distance, Edge, FirstRows, FrameBound, Window, WindowColumn};
@@ -154,8 +156,19 @@ pub struct Pipeline {
     pub source: Source,
     /// Row-wise steps in order.
     pub stages: Vec<Stage>,
+    /// How many rows are thought to be left on the way, in order; of some stages nothing may be known.
+    pub left: Vec<RowsLeft>,
     /// Where rows end.
     pub sink: Sink,
+}
+
+/// The planner's estimate of the rows that are left after the first stages of a pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowsLeft {
+    /// After so many stages.
+    pub stages: usize,
+    /// So many rows.
+    pub rows: u64,
 }
 
 /// Where the rows of a pipeline come from.

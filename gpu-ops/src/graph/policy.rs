@@ -91,6 +91,26 @@ pub struct FirstRun {
     pub cpu: f64,
 }
 
+/// A pipeline over a table whose warps could gather the rows that are left, and go on with 32 at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefillProfile {
+    /// Rows of the table.
+    pub rows: u64,
+    /// Its stages, in order.
+    pub stages: Vec<StageProfile>,
+    /// Its sink gives rows places at the end of a result, for which the threads of a block wait for each other.
+    pub reserves: bool,
+}
+
+/// One stage of a [`RefillProfile`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StageProfile {
+    /// About so many rows are left behind it.
+    pub left: u64,
+    /// It looks rows up in an index.
+    pub looks_up: bool,
+}
+
 /// The planner's side of a fragment: what it reads, and, once that is resident, what is done with it.
 pub trait Policy: PlacementPolicy {
     /// The tables and columns to make resident. The answer can change: after [`Self::graph`] failed
@@ -127,6 +147,11 @@ pub trait Policy: PlacementPolicy {
 
     /// Choose the data structure of a build side.
     fn place_index(&self, profile: &IndexProfile, device: &DeviceInfo) -> IndexChoice;
+
+    /// After how many stages the warps of a pipeline gather the rows that are left; `None` where they do not.
+    fn refill(&self, _profile: &RefillProfile) -> Option<usize> {
+        None
+    }
 
     /// What a first run takes, by what is known before it; `None` where that is nothing.
     fn first_run(&self, _tables: &TableCache) -> Option<FirstRun> {

@@ -27,8 +27,8 @@ pub use declare::{Scope, SettingInfo};
 pub use failures::Failures;
 use kinds::{Bytes, Count, Flag, OneOf, Parsed, Positive, Text};
 pub use names::{
-    DeviceSetting, GroupSetting, IndexJoins, JoinMode, JoinSetting, LateColumns, LoadBalance,
-    Named, RangeJoins, Reentry, Setting, ShardPlan, Shards, Switch, named,
+    DeviceSetting, GroupSetting, IndexJoins, JoinMode, JoinSetting, LaneRefill, LateColumns,
+    LoadBalance, Named, RangeJoins, Reentry, Setting, ShardPlan, Shards, Switch, named,
 };
 
 declare::settings! {
@@ -125,6 +125,10 @@ declare::settings! {
     /// Whether an order of a table's rows of which the first ones are asked for reads the other columns for these alone, once it
     /// has found them by their keys: auto (where that is cheaper), on (wherever possible) or off.
     late_columns: LateColumns as OneOf = LateColumns::Auto, query;
+
+    /// Whether the warps of a kernel over a table gather the rows that are left after some of its conditions and look-ups, and go on
+    /// with 32 of them at a time: auto (where few are thought to be left), on (wherever possible) or off.
+    lane_refill: LaneRefill as OneOf = LaneRefill::Auto, query;
 
     /// How grouped aggregations are done: auto (by price), private (states in registers), shared (in shared memory),
     /// global (in device memory), runs (of rows in the order of the key), hgb (numbered by a hash table), sgb_ur, sgb_tr or

@@ -183,6 +183,9 @@ pub type IndexJoins = Switch;
 /// Whether columns are read for the first rows of an order alone.
 pub type LateColumns = Switch;
 
+/// Whether warps gather the rows that are left.
+pub type LaneRefill = Switch;
+
 /// How joins by ranges are done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RangeJoins {

@@ -54,6 +54,7 @@ mod tests {
             ("index_joins", "off"),
             ("range_joins", "pairs"),
             ("late_columns", "on"),
+            ("lane_refill", "on"),
             ("reentry", "on"),
             ("overlap_load", "false"),
             ("cold", "wait"),

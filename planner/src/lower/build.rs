@@ -346,6 +346,7 @@ impl Lowerer<'_> {
         Ok(OpenPipeline {
             source: Source::Pairs(into),
             stages: vec![],
+            left: vec![],
             columns: found,
             width: kept.len(),
         })

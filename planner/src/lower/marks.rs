@@ -107,6 +107,7 @@ impl Lowerer<'_> {
         stages.push(Stage::Probe(marking.probe));
         if let Some(Step::Pipeline(pipeline)) = self.steps.get_mut(marking.step) {
             pipeline.stages = stages;
+            pipeline.left.clear();
         }
         for step in &mut self.steps {
             if let Step::Pipeline(pipeline) = step
@@ -131,6 +132,7 @@ impl Lowerer<'_> {
                 source: from,
                 stages,
                 sink: Sink::Discard,
+                ..
             }) = of
             else {
                 return None;

@@ -27,8 +27,8 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use warpline_gpu::expr::Expr;
 use warpline_gpu::graph::{
-    Build, Graph, Parts, Pipeline, ResultColumn, ResultId, ResultKind, ResultSpec, Sink, Sort,
-    SortKey, Source, Stage, Step,
+    Build, Graph, Parts, Pipeline, ResultColumn, ResultId, ResultKind, ResultSpec, RowsLeft, Sink,
+    Sort, SortKey, Source, Stage, Step,
 };
 use warpline_gpu::machine::Machine;
 use warpline_gpu::pipeline::{Aggregate, ScanSource};
@@ -131,6 +131,8 @@ struct Lowerer<'a> {
 struct OpenPipeline {
     source: Source,
     stages: Vec<Stage>,
+    /// Rows that are left on the way.
+    left: Vec<RowsLeft>,
     /// Each column of the relation over the scope; columns that no consumer reads refer to nothing.
     columns: Vec<Expr>,
     /// Columns of the scope.
@@ -143,8 +145,19 @@ impl OpenPipeline {
         Self {
             source,
             stages: vec![],
+            left: vec![],
             columns: scope(columns, 0),
             width: columns.len(),
+        }
+    }
+
+    /// Note that about so many rows come so far.
+    fn note(&mut self, rows: u64) {
+        let stages = self.stages.len();
+        match self.left.last_mut() {
+            Some(last) if last.stages == stages => last.rows = rows,
+            _ if stages == 0 => {}
+            _ => self.left.push(RowsLeft { stages, rows }),
         }
     }
 
@@ -230,17 +243,25 @@ impl Lowerer<'_> {
         self.steps.push(Step::Pipeline(Pipeline {
             source: open.source,
             stages: open.stages,
+            left: open.left,
             sink,
         }));
     }
 
     /// The pipeline that yields the rows of `rel` with the columns `needed`.
     fn stream(&mut self, rel: &RelRef, needed: &Columns) -> Result<OpenPipeline, Reason> {
+        let mut open = self.stream_of(rel, needed)?;
+        open.note(self.rows(rel));
+        Ok(open)
+    }
+
+    fn stream_of(&mut self, rel: &RelRef, needed: &Columns) -> Result<OpenPipeline, Reason> {
         match &rel.kind {
             RelKind::Scan { columns, .. } => self.scan(rel, columns.len()),
             RelKind::One => Ok(OpenPipeline {
                 source: Source::One,
                 stages: vec![],
+                left: vec![],
                 columns: vec![],
                 width: 0,
             }),
@@ -331,6 +352,7 @@ impl Lowerer<'_> {
         Ok(OpenPipeline {
             source: Source::Scan(scan),
             stages: vec![],
+            left: vec![],
             columns: found,
             width: self.input.scans[scan].columns.len(),
         })

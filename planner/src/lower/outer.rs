@@ -186,6 +186,7 @@ impl Lowerer<'_> {
         Ok(OpenPipeline {
             source: Source::Rows(into),
             stages: vec![],
+            left: vec![],
             columns: result,
             width: wanted.len(),
         })

@@ -176,6 +176,7 @@ impl Lowerer<'_> {
             },
             // They have passed all conditions.
             stages: open.stages.into_iter().filter(appends).collect(),
+            left: vec![],
             ..open
         };
         self.close(

@@ -114,7 +114,12 @@ impl Lowerer<'_> {
         } else {
             4.0
         };
-        !join.on.is_empty() && l * factor < r
+        // A set of all keys of a table is there from the second time on.
+        let kept = join.residual.is_empty()
+            && !join.null_equal
+            && right.order.is_none()
+            && self.input.estimator.keeps_set(&join.right, &right.keys);
+        !join.on.is_empty() && l * factor < r && !kept
     }
 
     /// Semi and anti joins that build the smaller left side: the right side marks its entries.
@@ -180,6 +185,7 @@ impl Lowerer<'_> {
         Ok(OpenPipeline {
             source: Source::Entries(index, vec![matched]),
             stages: vec![],
+            left: vec![],
             columns,
             width: found.len(),
         })

@@ -24,22 +24,28 @@ pub(super) fn pass_filters(graph: &mut Graph) {
             continue;
         };
         let mut stages = Vec::with_capacity(pipeline.stages.len());
+        // By stage, how many there are once it is among them.
+        let mut places = Vec::with_capacity(pipeline.stages.len());
         for stage in &pipeline.stages {
             if let Stage::Probe(probe) | Stage::Expand(probe) = stage {
                 stages.extend(filters(graph, at, probe).into_iter().map(Stage::Probe));
             }
             stages.push(stage.clone());
+            places.push(stages.len());
         }
         if let Sink::Matches { probe, .. } = &pipeline.sink {
             stages.extend(filters(graph, at, probe).into_iter().map(Stage::Probe));
         }
         if stages.len() > pipeline.stages.len() {
-            changed.push((at, stages));
+            changed.push((at, stages, places));
         }
     }
-    for (at, stages) in changed {
+    for (at, stages, places) in changed {
         if let Step::Pipeline(pipeline) = &mut graph.steps[at] {
             pipeline.stages = stages;
+            for left in &mut pipeline.left {
+                left.stages = places[left.stages - 1];
+            }
         }
     }
 }

@@ -137,6 +137,7 @@ impl Lowerer<'_> {
         OpenPipeline {
             source: Source::Rows(into),
             stages: vec![],
+            left: vec![],
             columns,
             width: wanted.len(),
         }

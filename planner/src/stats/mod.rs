@@ -39,6 +39,9 @@ pub trait TableFacts {
     fn column(&self, table: &Arc<ScanTable>, column: usize) -> Option<&ColumnStatistics>;
 }
 
+/// Possible keys for each row up to which an index is an array.
+const SPARSE: f64 = 16.0;
+
 /// Computes estimates, once for each relation.
 pub struct Estimator<'a> {
     facts: &'a dyn TableFacts,
@@ -90,6 +93,30 @@ impl<'a> Estimator<'a> {
         (kept && fits()).then_some(cost)
     }
 
+    /// Is the set of the keys that a whole table has, by one column, a bitmap that is kept?
+    pub fn keeps_set(&self, rel: &RelRef, keys: &[Expr]) -> bool {
+        let [key] = keys else {
+            return false;
+        };
+        match &rel.kind {
+            RelKind::Project { input, exprs } => as_column(key)
+                .and_then(|column| exprs.get(column))
+                .is_some_and(|key| self.keeps_set(input, std::slice::from_ref(key))),
+            RelKind::Scan { table, .. } => {
+                let range = self.of_expr(rel, key).range;
+                let possible = range.map(|(low, high)| high - low + 1.0);
+                let fits = |possible: f64| {
+                    possible <= SPARSE * self.rows(rel) && possible / 8.0 <= self.index_room as f64
+                };
+                self.kept != IndexJoins::Off
+                    && table.source.input().is_none()
+                    && as_column(key).is_some()
+                    && possible.is_some_and(fits)
+            }
+            _ => false,
+        }
+    }
+
     /// Approximate bytes of an index over `rel` by the columns `keys`: an array over all possible keys where these
     /// are few, else a hash table, and entries with `payload` bytes.
     fn index_bytes(&self, rel: &RelRef, keys: &[Expr], payload: Option<f64>) -> f64 {
@@ -97,8 +124,6 @@ impl<'a> Estimator<'a> {
         const ENTRY: f64 = 8.0;
         /// A place by key or a number of an entry.
         const NUMBER: f64 = 4.0;
-        /// Possible keys for each row up to which the index is an array.
-        const SPARSE: f64 = 16.0;
         let rows = self.rows(rel);
         let payload = payload.unwrap_or(ENTRY);
         let columns = keys.iter().filter_map(as_column).collect();

@@ -106,6 +106,7 @@ const CHOICES: &[(usize, &str, &[&str])] = &[
     (2, "warpline.index_joins", &["on", "off"]),
     (4, "warpline.range_joins", &["sorted", "pairs"]),
     (5, "warpline.late_columns", &["on", "off"]),
+    (3, "warpline.lane_refill", &["on", "off"]),
     (4, "warpline.reentry", &["on", "off"]),
     (2, "warpline.group_slots", &["1", "64"]),
     (3, "warpline.device_memory", &["64KiB", "256KiB", "1MiB"]),

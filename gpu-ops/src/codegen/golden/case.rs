@@ -15,7 +15,7 @@ use crate::error::{GpuError, Result};
 use crate::expr::Expr;
 use crate::graph::{
     Build, Graph, IndexChoice, IndexKind, IndexProfile, Parts, Pipeline, Policy, Probe,
-    ResultColumn, ResultKind, ResultSpec, Sink, Source, Stage, Step, TreeOptions,
+    RefillProfile, ResultColumn, ResultKind, ResultSpec, Sink, Source, Stage, Step, TreeOptions,
 };
 use crate::pipeline::{
     Aggregate, AggregateCall, AggregateFunction, GroupPlacement, GroupProfile, PlacementChoice,
@@ -28,6 +28,7 @@ use crate::tables::{LoadedTable, TableSource};
 struct Fixed {
     groups: GroupPlacement,
     index: IndexKind,
+    refill: Option<usize>,
 }
 
 impl PlacementPolicy for Fixed {
@@ -46,6 +47,10 @@ impl Policy for Fixed {
 
     fn graph(&self, _: &[LoadedTable], _: &HashSet<String>, _: u64) -> Result<Graph> {
         Err(GpuError::Internal("no graph of its own".into()))
+    }
+
+    fn refill(&self, _: &RefillProfile) -> Option<usize> {
+        self.refill
     }
 
     fn place_index(&self, profile: &IndexProfile, _: &DeviceInfo) -> IndexChoice {
@@ -68,6 +73,8 @@ pub(super) struct Case {
     pub(super) balance: Balance,
     pub(super) groups: GroupPlacement,
     pub(super) index: IndexKind,
+    /// After so many stages rows are gathered.
+    pub(super) refill: Option<usize>,
 }
 
 impl Case {
@@ -78,6 +85,7 @@ impl Case {
             balance: Balance::NifsAws,
             groups: GroupPlacement::GlobalDense,
             index: IndexKind::Perfect,
+            refill: None,
         }
     }
 
@@ -124,6 +132,7 @@ impl Case {
         self.steps.push(Step::Pipeline(Pipeline {
             source,
             stages,
+            left: vec![],
             sink,
         }));
     }
@@ -223,9 +232,16 @@ impl Case {
         let policy = Fixed {
             groups: self.groups,
             index: self.index,
+            refill: self.refill,
         };
         let tables = [table(&emulator)];
-        let program = Program::new(&graph, &tables, &policy, &device()).unwrap();
+        let mut device = device();
+        if self.refill.is_some() {
+            // The table is large for so small a device: threads take several rows.
+            device.multiprocessors = 1;
+            device.emulated = true;
+        }
+        let program = Program::new(&graph, &tables, &policy, &device).unwrap();
         let mut text = String::new();
         for step in &program.steps {
             match step {

@@ -32,6 +32,26 @@ fn join_array() {
 }
 
 #[test]
+fn rows_gathered() {
+    let mut case = Case::indexed(IndexKind::Perfect);
+    case.refill = Some(2);
+    let payload = vec![column(PRICE)];
+    let unique = case.build(vec![column(ID)], payload, |build| build.unique = true);
+    let known = case.build(vec![column(ID)], vec![], |build| build.existence = true);
+    let look_up = probe(unique, ProbeKind::Left, vec![column(STATUS)]);
+    let stages = vec![
+        small(4000),
+        Stage::Probe(look_up),
+        Stage::Probe(probe(known, ProbeKind::Semi, vec![column(CUSTOMER)])),
+    ];
+    let columns = vec![column(ID), like(8, PRICE, true)];
+    // Each behind a look-up that drops some, and all of them.
+    case.rows(Source::Scan(0), stages.clone(), columns.clone());
+    case.rows(Source::Scan(0), stages[..2].to_vec(), columns);
+    check("rows_gathered", case);
+}
+
+#[test]
 fn join_hash() {
     let mut case = Case::indexed(IndexKind::Hash);
     let keys = || vec![column(HASH)];

@@ -20,6 +20,17 @@ pub(in crate::codegen) fn shared_bytes(plan: &AccumulatorPlan, slots: u64) -> u6
     })
 }
 
+/// Shared memory of a block's own states, of all groups or of those in front of a table.
+pub(in crate::codegen) fn shared_states(layout: &GroupsLayout) -> u64 {
+    /// Of the key of one in front.
+    const KEY: u64 = 8;
+    match (layout.front, layout.placement) {
+        (0, GroupPlacement::Shared) => shared_bytes(&layout.aggregates, layout.slots),
+        (0, _) => 0,
+        (front, _) => shared_bytes(&layout.aggregates, front).saturating_add(KEY * front),
+    }
+}
+
 /// Size what blocks keep of regrouped groups, and blocks by it.
 pub(in crate::codegen) fn place_regrouped(
     layout: &mut GroupsLayout,

@@ -40,6 +40,12 @@ impl ColumnLayout {
         }
     }
 
+    /// The code that all rows have, where there is but one value.
+    pub fn only_code(&self) -> Option<i128> {
+        let one = !self.float && !self.nullable && self.range.min == self.range.max;
+        one.then(|| self.range.min - self.base)
+    }
+
     /// The C++ type of a pointer to it.
     pub fn pointer(&self) -> String {
         format!("{}*", self.storage())

@@ -21,6 +21,10 @@ pub(in crate::codegen) struct EmittedPipeline {
     pub(in crate::codegen) thread_rows: u32,
     /// Threads of a block.
     pub(in crate::codegen) block_threads: u32,
+    /// Warps gather the rows that are left after so many steps, and go on with one a thread.
+    pub(in crate::codegen) refill: Option<usize>,
+    /// The rows at hand have places at the end of the result: `reserved + slot` (C++).
+    pub(in crate::codegen) reserved: bool,
     /// Statements before the first step, at the head of each tile; they may use `row` and change `live`.
     pub(in crate::codegen) prologue: Vec<String>,
     pub(in crate::codegen) scope: Vec<ScopeColumn>,
@@ -32,6 +36,13 @@ pub(in crate::codegen) struct EmittedPipeline {
     /// The sink's statements for one row.
     pub(in crate::codegen) sink_lines: Vec<String>,
     pub(in crate::codegen) sink: EmittedSink,
+}
+
+impl EmittedPipeline {
+    /// Do the warps of a block come to the sink at different times?
+    pub(in crate::codegen) fn warps_alone(&self) -> bool {
+        self.tree.is_some() || self.refill.is_some()
+    }
 }
 
 /// A condition that rows must meet.
@@ -134,7 +145,35 @@ pub(in crate::codegen) enum EmittedSink {
     Discard,
 }
 
+impl EmittedStep {
+    /// May it leave a row out?
+    pub(in crate::codegen) fn drops(&self) -> bool {
+        match self {
+            Self::Probe(probe) => !matches!(probe.kind, ProbeKind::Left | ProbeKind::Mark),
+            Self::Filter(_) | Self::Expand(_) => true,
+            Self::Mark(_) => false,
+        }
+    }
+}
+
 impl EmittedSink {
+    /// Does every row that comes get a place at the end of the result?
+    pub(in crate::codegen) fn appends_all(&self) -> bool {
+        match self {
+            Self::Rows {
+                in_place, enough, ..
+            } => !in_place && enough.is_none(),
+            Self::Collect { .. } => true,
+            Self::Build {
+                layout,
+                has_key,
+                keep_without_key,
+                ..
+            } => !layout.is_direct() && (has_key.is_none() || *keep_without_key),
+            Self::Matches { .. } | Self::Aggregate { .. } | Self::Discard => false,
+        }
+    }
+
     /// What lies in the scanned table of the result that is filled.
     pub(in crate::codegen) fn borrowed(&self) -> Option<(ResultId, &Borrowed)> {
         let (into, borrowed) = match self {
@@ -173,6 +212,8 @@ pub(in crate::codegen) struct Begun {
     pub(in crate::codegen) steps: Vec<EmittedStep>,
     /// Probes among the steps.
     pub(in crate::codegen) probes: usize,
+    /// As in [`EmittedPipeline`].
+    pub(in crate::codegen) refill: Option<usize>,
     pub(in crate::codegen) thread_rows: u32,
     /// Rows that one thread sees at most.
     pub(in crate::codegen) rows_a_thread: u64,
@@ -194,6 +235,8 @@ impl Begun {
             tree: self.tree,
             thread_rows: self.thread_rows,
             block_threads,
+            refill: self.refill,
+            reserved: false,
             prologue: self.prologue,
             scope: self.scope,
             steps: self.steps,

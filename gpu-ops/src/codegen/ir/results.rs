@@ -335,6 +335,17 @@ impl IndexLayout {
     pub(in crate::codegen) fn is_listed(&self) -> bool {
         (!self.keys.is_empty() || self.order.is_some()) && !self.unique
     }
+
+    /// A perfect index that is complete once its pipeline has run.
+    pub fn is_direct(&self) -> bool {
+        self.kind == IndexKind::Perfect && (self.unique || self.existence)
+    }
+
+    /// The code of a column of one value, of which a place for each possible key would tell nothing: it is not stored.
+    pub fn not_stored(&self, column: usize) -> Option<i128> {
+        let column = self.columns.get(column).filter(|_| self.is_direct())?;
+        column.only_code()
+    }
 }
 
 /// By what the entries of a sorted index are ordered: the words of their keys, then the code of a value, which lies in the last

@@ -74,6 +74,14 @@ impl ScopeColumn {
         }
     }
 
+    /// Has a column of the scanned table one value, so that nobody reads it?
+    pub(in crate::codegen) fn is_constant(&self) -> bool {
+        match (&self.shape, &self.access) {
+            (Shape::Resident(column), Access::Scan) => column.only_value().is_some(),
+            _ => false,
+        }
+    }
+
     /// A column of the scanned table.
     pub(in crate::codegen) fn resident(column: &Arc<Column>) -> Self {
         Self {

@@ -8,12 +8,7 @@ use crate::codegen::ir::value::Value;
 use crate::codegen::kernel::stores::Cell;
 use crate::codegen::kernel::writer::{KernelWriter, line};
 use crate::error::Result;
-use crate::graph::{IndexKind, ResultId};
-
-/// A perfect index that is complete once its pipeline has run.
-pub(in crate::codegen) fn is_direct(layout: &IndexLayout) -> bool {
-    layout.kind == IndexKind::Perfect && (layout.unique || layout.existence)
-}
+use crate::graph::ResultId;
 
 impl KernelWriter<'_> {
     /// Rows of an index that is finished from its key words later.
@@ -105,7 +100,9 @@ impl KernelWriter<'_> {
         line!(self, "          bit_run_set(run, {bits}, place);");
         line!(self, "          ++entered;");
         for (column, (stored, value)) in layout.columns.iter().zip(values).enumerate() {
-            self.store(into, column, stored, value, "place")?;
+            if layout.not_stored(column).is_none() {
+                self.store(into, column, stored, value, "place")?;
+            }
         }
         line!(self, "        }}\n      }}");
         line!(self, "      bit_run_flush(run, {bits});");

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::writer::{KernelWriter, line};
 use crate::codegen::ir::layout::ColumnLayout;
-use crate::codegen::ir::results::ControlWord;
+use crate::codegen::ir::results::{ControlWord, ResultLayout};
 use crate::codegen::ir::scope::{Access, ScopeColumn, Shape};
 use crate::codegen::ir::slot::{ColumnPart, Part, Slot};
 use crate::column::Encoding;
@@ -26,6 +26,13 @@ impl KernelWriter<'_> {
                         continue;
                     };
                     self.declare(i, layout.storage(), layout.nullable);
+                    if let Some(code) = self.not_stored(*result, *of) {
+                        line!(
+                            self,
+                            "    WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) c{i}[k] = {code};"
+                        );
+                        continue;
+                    }
                     let data = self.column_pointer(*result, *of, layout);
                     line!(self, "    load_live({data} + row, live, c{i});");
                     if layout.nullable {
@@ -112,8 +119,13 @@ impl KernelWriter<'_> {
         entry: &str,
         masked: bool,
     ) -> String {
-        let data = self.column_pointer(result, column, layout);
-        let mut text = format!("c{i}[k] = {data}[{entry}];");
+        let mut text = match self.not_stored(result, column) {
+            Some(code) => format!("c{i}[k] = {code};"),
+            None => {
+                let data = self.column_pointer(result, column, layout);
+                format!("c{i}[k] = {data}[{entry}];")
+            }
+        };
         if layout.nullable {
             let valid = self.valid_pointer(result, column);
             let _ = write!(text, " n{i} |= (u32)({valid}[{entry}] != 0) << k;");
@@ -121,6 +133,15 @@ impl KernelWriter<'_> {
             let _ = write!(text, " n{i} |= 1u << k;");
         }
         text
+    }
+
+    /// C++ text of the code that all entries of an index have in a column, where that is not stored.
+    fn not_stored(&self, result: ResultId, column: usize) -> Option<String> {
+        let Some(ResultLayout::Index(index)) = self.known(result) else {
+            return None;
+        };
+        let storage = index.columns.get(column)?.storage();
+        Some(format!("({storage}){}ull", index.not_stored(column)?))
     }
 
     pub(in crate::codegen) fn column_pointer(
@@ -140,6 +161,9 @@ impl KernelWriter<'_> {
         let Shape::Resident(resident) = &column.shape else {
             return;
         };
+        if resident.only_value().is_some() {
+            return;
+        }
         self.scan_columns.push(i);
         if resident.validity.is_some() {
             let name = self.pointer(Slot::Scan(i, ColumnPart::Validity), "const u8*");

@@ -76,7 +76,12 @@ impl KernelWriter<'_> {
                 self,
                 "    if ({own} == {first} && threadIdx.x == 0) {count} = rows;"
             );
-        } else if self.pipeline.tree.is_some() {
+        } else if self.pipeline.reserved {
+            line!(
+                self,
+                "    const u32 spot[WL_ROWS] = {{}}; const u64 first = reserved + slot;"
+            );
+        } else if self.pipeline.warps_alone() {
             line!(
                 self,
                 "    const u32 spot[WL_ROWS] = {{}}; const u64 first = warp_reserve(live & 1u, &{count});"
@@ -92,7 +97,7 @@ impl KernelWriter<'_> {
         let mut capacity = self.size(Slot::Capacity(into));
         if let Some(enough) = enough {
             // Whoever counts beyond that takes it back, after which there may be others: the last one leaves the right number.
-            let leader = match self.pipeline.tree.is_some() {
+            let leader = match self.pipeline.warps_alone() {
                 true => "lane_id() == 0",
                 false => "threadIdx.x == 0",
             };

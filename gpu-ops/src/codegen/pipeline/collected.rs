@@ -5,7 +5,7 @@ use arrow::datatypes::DataType;
 
 use super::collected_by_hash::hash_tables;
 use super::sinks::read_by_call;
-use super::stages::begin;
+use super::stages::{Ending, begin};
 use super::thread_rows::rows_in_partitions;
 use super::written_rows::{WrittenRows, collected_rows, separated};
 use crate::codegen::group::distinct::DistinctSets;
@@ -63,10 +63,9 @@ pub(in crate::codegen) fn pipelines(
     if how == Regroup::Table {
         return hash_tables(context, pipeline, (*into, aggregate), (profile, groups));
     }
-    let (columns, _, calls) = separated(aggregate, false);
-
     // The rows.
-    let mut begun = begin(context, pipeline)?;
+    let mut begun = begin(context, pipeline, Ending::Written)?;
+    let (columns, _, calls) = separated(aggregate, false, &begun.scope);
     let bound = begun.bound;
     let mut emitter = Emitter::new(&begun.scope, &mut begun.state);
     let mut keys = group_keys(&mut emitter, &aggregate.keys)?;

@@ -2,7 +2,7 @@
 //! and with the keys themselves, which a hash table of the groups of a part compares.
 
 use super::sinks::read_by_call;
-use super::stages::begin;
+use super::stages::{Ending, begin};
 use super::written_rows::{WrittenRows, collected_rows, separated};
 use crate::codegen::group::distinct::DistinctSets;
 use crate::codegen::group::sizes;
@@ -29,10 +29,9 @@ pub(in crate::codegen) fn hash_tables(
     (into, aggregate): (ResultId, &Aggregate),
     (profile, groups): (GroupProfile, u64),
 ) -> Result<(EmittedPipeline, EmittedPipeline)> {
-    let (columns, keys, calls) = separated(aggregate, true);
-
     // The rows.
-    let mut begun = begin(context, pipeline)?;
+    let mut begun = begin(context, pipeline, Ending::Written)?;
+    let (columns, keys, calls) = separated(aggregate, true, &begun.scope);
     let bound = begun.bound;
     let mut emitter = Emitter::new(&begun.scope, &mut begun.state);
     let mut plans = group_keys(&mut emitter, &aggregate.keys)?;

@@ -1,7 +1,7 @@
 //! A whole pipeline: its stages, and then its sink.
 
 use super::settle::settle;
-use super::stages::{begin, in_tile};
+use super::stages::{Ending, begin, in_tile};
 use super::thread_rows::{held_rows, short_rows};
 use crate::codegen::group::placement::{SinkRows, aggregate_sink};
 use crate::codegen::group::sizes;
@@ -28,6 +28,9 @@ const TREE_THREADS: u32 = 128;
 /// Shared memory that its groups may take at most.
 const TREE_GROUP_BYTES: usize = 24 << 10;
 
+/// The same of groups that rows come to from the queues of warps.
+const REFILLED_GROUP_BYTES: u64 = 48 << 10;
+
 /// Threads of a block in a tile at most.
 const LARGEST_BLOCK: u32 = 4 * BLOCK_THREADS;
 
@@ -42,7 +45,7 @@ pub(in crate::codegen) fn pipeline(
     context: &mut Context<'_>,
     pipeline: &Pipeline,
 ) -> Result<EmittedPipeline> {
-    let mut begun = begin(context, pipeline)?;
+    let mut begun = begin(context, pipeline, Ending::Sink)?;
     let bound = begun.bound;
     let (state, scope, steps) = (&mut begun.state, &mut begun.scope, &mut begun.steps);
     let mut sink_lines = Vec::new();
@@ -54,6 +57,8 @@ pub(in crate::codegen) fn pipeline(
         device.shared_memory_per_block = device.shared_memory_per_block.min(TREE_GROUP_BYTES);
     }
     let in_tile = in_tile(pipeline);
+    // Warps that have gathered rows search the strings of these alone.
+    let searches = |refill: Option<usize>| (in_tile && refill.is_none()).then(Vec::new);
     if in_tile && scope.iter().any(lies_as_bytes) {
         let searches = MOST_SEARCHES * search_bytes(LARGEST_BLOCK);
         device.shared_memory_per_block = device.shared_memory_per_block.saturating_sub(searches);
@@ -65,14 +70,16 @@ pub(in crate::codegen) fn pipeline(
             let enough = enough
                 .and_then(|rows| i64::try_from(rows).ok())
                 .map(|rows| format!("(u64){}", state.arguments.literal(rows.into(), false)));
-            state.searches = in_tile.then(Vec::new);
+            state.searches = searches(begun.refill);
             let mut emitter = Emitter::new(scope, state);
             let values = emit_all(&mut emitter, columns)?;
             sink_lines = std::mem::take(&mut emitter.lines);
             sink_columns = columns_of(columns.iter());
             // Each value is read or made, and written with its validity.
             let statements = sink_lines.len() + 2 * values.len();
-            begun.thread_rows = short_rows(statements, begun.thread_rows);
+            if begun.refill.is_none() {
+                begun.thread_rows = short_rows(statements, begun.thread_rows);
+            }
             let widths = values.iter().zip(columns);
             let bytes = widths.map(|(v, c)| u32::from(layout_of(v, &c.data_type).width));
             let few = bytes.sum::<u32>() * begun.thread_rows <= IN_PLACE_BYTES;
@@ -97,7 +104,7 @@ pub(in crate::codegen) fn pipeline(
             sink
         }
         Sink::Aggregate { into, aggregate } => {
-            state.searches = in_tile.then(Vec::new);
+            state.searches = searches(begun.refill);
             let mut emitter = Emitter::new(scope, state);
             let rows = SinkRows {
                 in_place: zero_copy::bare_scan(begun.source_rows, steps.len())
@@ -135,8 +142,18 @@ pub(in crate::codegen) fn pipeline(
                 _ => 0,
             };
             let statements = sink_lines.len() + kept + SET_STATEMENTS * sets;
-            begun.thread_rows = held_rows(scope, &sink_columns, begun.thread_rows);
-            begun.thread_rows = short_rows(statements, begun.thread_rows);
+            if let EmittedSink::Aggregate {
+                layout, clustered, ..
+            } = &sink
+                && (*clustered || sizes::shared_states(layout) > REFILLED_GROUP_BYTES)
+            {
+                // Neighbouring rows are added up where they are, and large states leave no room for a queue.
+                begun.refill = None;
+            }
+            if begun.refill.is_none() {
+                begun.thread_rows = held_rows(scope, &sink_columns, begun.thread_rows);
+                begun.thread_rows = short_rows(statements, begun.thread_rows);
+            }
             sink
         }
         Sink::Build { into, build } => {

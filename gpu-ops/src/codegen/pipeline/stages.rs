@@ -3,6 +3,7 @@
 //! Values, ranges and encodings are known here, and the policy is asked which data structure stands behind a build or an
 //! aggregation. [`crate::codegen::shape`] turns the outcome into CUDA C++.
 
+use super::refill;
 use super::sources;
 use super::thread_rows::{rows_a_thread, spread_rows};
 use crate::codegen::ir::context::Context;
@@ -21,8 +22,21 @@ const SEARCHED_ROWS: u32 = 2;
 /// Rows that a thread holds that goes over the matches of each.
 const LOOPED_ROWS: u32 = 2;
 
+/// What happens to the rows that are left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::codegen) enum Ending {
+    /// What the pipeline's sink says.
+    Sink,
+    /// They are written down for its aggregation.
+    Written,
+}
+
 /// Emit the source and the stages of a pipeline.
-pub(in crate::codegen) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) -> Result<Begun> {
+pub(in crate::codegen) fn begin(
+    context: &mut Context<'_>,
+    pipeline: &Pipeline,
+    ending: Ending,
+) -> Result<Begun> {
     let mut state = KernelState {
         bases: context.bases.clone(),
         evaluated: context.evaluated.clone(),
@@ -37,6 +51,8 @@ pub(in crate::codegen) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) 
     let mut bound = source.bound;
     let mut tree = None;
     let in_tile = in_tile(pipeline);
+    // By stage, how many steps there are once it is among them.
+    let mut ends = Vec::with_capacity(pipeline.stages.len());
     for stage in &pipeline.stages {
         match stage {
             Stage::Filter(conjuncts) => {
@@ -71,6 +87,7 @@ pub(in crate::codegen) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) 
                 tree = Some(context.graph.tree);
             }
         }
+        ends.push(steps.len());
     }
     // A loop over matches is unrolled once a row of the thread: few rows keep the kernel small and even.
     // Strings are walked one a thread as well: neighbouring threads then share the sectors they touch. Those that the block
@@ -92,12 +109,30 @@ pub(in crate::codegen) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) 
         (false, false) => source.thread_rows,
     };
     let rows = sources::estimate(context, &pipeline.source).min(source.bound);
-    let thread_rows = spread_rows(rows, context.device, thread_rows);
+    let spread = spread_rows(rows, context.device, thread_rows);
+    let refill = match state.texts == 0 && !loops && tree.is_none() && spread == thread_rows {
+        true => {
+            refill::after(context, pipeline, source.bound, ending).map(|stages| ends[stages - 1])
+        }
+        false => None,
+    };
+    let looks_up = |step: &EmittedStep| matches!(step, EmittedStep::Probe(_));
+    let thread_rows = match refill {
+        // Look-ups behind are of one row a thread.
+        Some(behind) if !steps[..behind].iter().any(looks_up) => {
+            spread_rows(rows, context.device, source.thread_rows)
+        }
+        _ => spread,
+    };
     Ok(Begun {
         rows_a_thread: match tree {
             // Work moves between threads.
             Some(_) => bound,
-            None => rows_a_thread(context, source.bound, thread_rows),
+            // Rows that a warp has gathered are dealt out, and at the end a thread may have one more than its share.
+            None => {
+                let own = rows_a_thread(context, source.bound, thread_rows);
+                own + u64::from(refill.is_some())
+            }
         },
         state,
         source_rows: source.rows,
@@ -108,6 +143,7 @@ pub(in crate::codegen) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) 
         scope,
         steps,
         probes,
+        refill,
         thread_rows,
     })
 }

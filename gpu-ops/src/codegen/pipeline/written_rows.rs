@@ -15,7 +15,7 @@ use crate::codegen::ir::value::{CType, Meaning, Value};
 use crate::codegen::kernel::writer::BLOCK_THREADS;
 use crate::expr::{Expr, Node};
 use crate::graph::{ResultId, ResultKind, ResultSpec};
-use crate::pipeline::{Aggregate, AggregateCall};
+use crate::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
 /// Rows that a thread handles at a time where arguments are gathered, and in partitions, which are short.
 const FEW_ROWS: u32 = 4;
@@ -66,10 +66,12 @@ impl WrittenRows<'_> {
     }
 }
 
-/// What is written down of each row for the calls, with the keys or without, and keys and calls over these columns.
+/// What is written down of each row for the calls, with the keys or without, and keys and calls over these columns. `scope` has the
+/// columns that they are over now.
 pub(in crate::codegen) fn separated(
     aggregate: &Aggregate,
     with_keys: bool,
+    scope: &[ScopeColumn],
 ) -> (Vec<Expr>, Vec<Expr>, Vec<AggregateCall>) {
     let mut columns: Vec<Expr> = Vec::new();
     let mut place = |expr: Expr| -> Expr {
@@ -95,6 +97,9 @@ pub(in crate::codegen) fn separated(
     let mut calls = Vec::new();
     for call in &aggregate.calls {
         let mut call = call.clone();
+        if counts_rows(&call, scope) {
+            call.argument = None;
+        }
         // An argument that may fault is evaluated where its FILTER holds, and nowhere else.
         if let (Some(filter), Some(argument)) = (&call.filter, &mut call.argument)
             && !matches!(argument.node, Node::Column(_) | Node::Literal(_))
@@ -113,6 +118,17 @@ pub(in crate::codegen) fn separated(
         calls.push(call);
     }
     (columns, keys, calls)
+}
+
+/// Does a call count rows, since its argument is a column without NULL?
+fn counts_rows(call: &AggregateCall, scope: &[ScopeColumn]) -> bool {
+    let column = match call.argument.as_ref().map(|argument| &argument.node) {
+        Some(Node::Column(index)) => scope.get(*index),
+        _ => None,
+    };
+    call.function == AggregateFunction::Count
+        && !call.distinct
+        && column.is_some_and(|column| !column.nullable)
 }
 
 /// Collected rows as a source: their columns, then the packed key.
@@ -211,6 +227,7 @@ pub(in crate::codegen) fn collected_rows(
         scope,
         steps: vec![],
         probes: 0,
+        refill: None,
         thread_rows,
     }
 }

@@ -32,9 +32,10 @@ pub(in crate::codegen) fn write(
     let tree = match writer.pipeline.tree {
         Some(options) => Some(writer.tree_kernel(options)?),
         None => {
-            match writer.is_partitioned() {
-                true => writer.partition_kernel()?,
-                false => writer.tile_kernel()?,
+            match (writer.is_partitioned(), writer.pipeline.refill) {
+                (true, _) => writer.partition_kernel()?,
+                (false, Some(steps)) => writer.refilled_kernel(steps)?,
+                (false, None) => writer.tile_kernel()?,
             }
             None
         }
@@ -55,8 +56,13 @@ pub(in crate::codegen) fn write(
         | EmittedSink::Build { into, .. } => Some(*into),
         EmittedSink::Discard => None,
     };
+    // Where warps gather rows, statements in front of that and behind it are for other numbers of rows.
+    let rows = match pipeline.refill {
+        Some(_) => String::new(),
+        None => format!("#define WL_ROWS {thread_rows}\n"),
+    };
     let mut source = format!(
-        "#define WL_BLOCK_THREADS {block_threads}\n#define WL_ROWS {thread_rows}\n#include \"simt.cuh\"\n\
+        "#define WL_BLOCK_THREADS {block_threads}\n{rows}#include \"simt.cuh\"\n\
          #include \"primitives.cuh\"\n#include \"pipeline.cuh\"\n#include \"join.cuh\"\n#include \"group.cuh\"\n#include \"strings.cuh\"\n#include \"stop.cuh\"\n{}{}{}{}\n{}\n",
         if tree.is_some() {
             "#include \"tree.cuh\"\n#include \"tree_share.cuh\"\n"

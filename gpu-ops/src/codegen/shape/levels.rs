@@ -5,13 +5,14 @@
 //! rows and entries above it: their numbers, or with eager materialisation the values.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use crate::algorithm::{Balance, Materialization};
 use crate::codegen::ir::pipeline::{EmittedProbe, EmittedSink, EmittedStep};
 use crate::codegen::ir::scope::{Access, ScopeColumn, Shape};
 use crate::codegen::ir::value::Meaning;
 use crate::codegen::kernel::loads::storage_type;
-use crate::codegen::kernel::writer::KernelWriter;
+use crate::codegen::kernel::writer::{KernelWriter, line};
 use crate::column::Encoding;
 use crate::error::Result;
 use crate::graph::{ProbeKind, TreeOptions};
@@ -52,7 +53,7 @@ pub(in crate::codegen) struct Field {
 }
 
 /// What a level's text needs to know of probes: by number, the level in which its entry is known, and its kind.
-pub(in crate::codegen) struct Probes(Vec<(usize, ProbeKind)>);
+pub(in crate::codegen) struct Probes(pub(in crate::codegen) Vec<(usize, ProbeKind)>);
 
 impl KernelWriter<'_> {
     /// The steps, cut into levels. The probe of a `Matches` sink stays with the sink.
@@ -167,6 +168,9 @@ impl KernelWriter<'_> {
         if let Shape::Mask(mask) = &column.shape {
             return numbered(mask, 'h').map(Carried::Hit).into_iter().collect();
         }
+        if column.is_constant() {
+            return vec![];
+        }
         match &column.access {
             Access::Scan | Access::Direct { .. } | Access::Lines(_) => vec![Carried::Row],
             Access::Gather { entry, .. } => match numbered(entry, 'e') {
@@ -181,6 +185,9 @@ impl KernelWriter<'_> {
     /// Can a node carry the column's value? Strings by row are their row.
     fn is_value(&self, column: usize) -> bool {
         let column = &self.pipeline.scope[column];
+        if column.is_constant() {
+            return false;
+        }
         match (&column.shape, &column.access) {
             (_, Access::Broadcast { .. } | Access::None) | (Shape::Mask(_), _) => false,
             (Shape::Resident(resident), _) => !matches!(resident.encoding, Encoding::Bytes { .. }),
@@ -188,6 +195,55 @@ impl KernelWriter<'_> {
                 !matches!(layout.meaning, Meaning::Row(_)) || layout.width <= 8
             }
             (Shape::Computed { .. }, _) => true,
+        }
+    }
+
+    /// What a node carries, as the variables that the text of steps knows: from place `slot` of `queue` (C++).
+    pub(in crate::codegen) fn unpack(&mut self, level: &Level, probes: &Probes, queue: &str) {
+        for field in &level.carried {
+            let from = format!("{queue}.{}[slot]", field.name);
+            match &field.what {
+                Carried::Row => line!(self, "    const u64 row = live != 0 ? (u64){from} : 0ull;"),
+                Carried::Entry(p) => {
+                    line!(self, "    u32 e{p}[1] = {{live != 0 ? {from} : 0u}};");
+                    let hit = match probes.outer(*p) {
+                        true => format!("e{p}[0] != WL_NO_ENTRY ? live : 0u"),
+                        false => "live".to_string(),
+                    };
+                    line!(self, "    const u32 h{p} = {hit}; (void)h{p};");
+                }
+                Carried::Hit(p) => line!(self, "    const u32 h{p} = live != 0 ? {from} : 0u;"),
+                Carried::Value(i) => {
+                    self.loaded.push(*i);
+                    let t = &field.c_type;
+                    if is_mask(&self.pipeline.scope[*i]) {
+                        line!(self, "    {t} c{i} = live != 0 ? {from} : ({t})0;");
+                    } else {
+                        line!(self, "    {t} c{i}[1] = {{live != 0 ? {from} : ({t})0}};");
+                    }
+                }
+                Carried::Valid(i) => line!(self, "    u32 n{i} = live != 0 ? {from} : 0u;"),
+            }
+        }
+    }
+
+    /// C++ text of what a node carries of row `k` (C++) of the thread.
+    pub(in crate::codegen) fn carried(&self, field: &Field, probes: &Probes, k: &str) -> String {
+        let of_row = |mask: String| match k {
+            "0" => mask,
+            _ => format!("({mask} >> {k} & 1u)"),
+        };
+        match &field.what {
+            Carried::Row if k == "0" => format!("({})row", field.c_type),
+            Carried::Row => format!("({})(row + {k})", field.c_type),
+            Carried::Entry(p) => match probes.outer(*p) {
+                true => format!("{} != 0 ? e{p}[{k}] : WL_NO_ENTRY", of_row(format!("h{p}"))),
+                false => format!("e{p}[{k}]"),
+            },
+            Carried::Hit(p) => of_row(format!("h{p}")),
+            Carried::Value(i) if is_mask(&self.pipeline.scope[*i]) => of_row(format!("c{i}")),
+            Carried::Value(i) => format!("c{i}[{k}]"),
+            Carried::Valid(i) => of_row(format!("n{i}")),
         }
     }
 
@@ -213,7 +269,7 @@ impl KernelWriter<'_> {
 }
 
 impl Level {
-    fn new(entered_by: Option<EmittedProbe>) -> Self {
+    pub(in crate::codegen) fn new(entered_by: Option<EmittedProbe>) -> Self {
         Self {
             entered_by,
             steps: vec![],

@@ -7,7 +7,6 @@ use crate::codegen::ir::pipeline::EmittedSink;
 use crate::codegen::ir::results::{CollectedLayout, ControlWord, ResultLayout};
 use crate::codegen::ir::slot::{Part, Slot};
 use crate::codegen::ir::value::Value;
-use crate::codegen::join::entries::is_direct;
 use crate::codegen::kernel::stores::{Cell, RESERVE_BYTES};
 use crate::codegen::kernel::writer::{KernelWriter, line};
 use crate::error::{GpuError, Result};
@@ -19,22 +18,22 @@ impl KernelWriter<'_> {
         match &self.pipeline.sink {
             // Rows that stay where they are need no places.
             sink if sink.borrowed().is_some() => {}
-            EmittedSink::Rows { in_place: true, .. } if self.pipeline.tree.is_none() => {}
+            EmittedSink::Rows { in_place: true, .. } if !self.pipeline.warps_alone() => {}
             EmittedSink::Rows { .. }
             | EmittedSink::Matches { .. }
             | EmittedSink::Collect { .. }
-                if self.pipeline.tree.is_none() =>
+                if !self.pipeline.warps_alone() =>
             {
                 self.share("ReserveScratch reserve", RESERVE_BYTES);
             }
-            EmittedSink::Build { layout, .. } if is_direct(layout) => {
+            EmittedSink::Build { layout, .. } if layout.is_direct() => {
                 line!(self, "  u32 entered = 0;");
             }
-            EmittedSink::Build { .. } if self.pipeline.tree.is_none() => {
+            EmittedSink::Build { .. } if !self.pipeline.warps_alone() => {
                 self.share("ReserveScratch reserve", RESERVE_BYTES);
             }
             EmittedSink::Aggregate { .. } => self.begin_groups()?,
-            // Warps of a tree reserve for themselves.
+            // Warps that go alone reserve for themselves.
             _ => {}
         }
         Ok(())
@@ -82,7 +81,7 @@ impl KernelWriter<'_> {
                 values,
                 keep_without_key,
             } => {
-                if is_direct(layout) {
+                if layout.is_direct() {
                     self.build_direct(*into, layout, has_key.as_deref(), &codes[0], values)
                 } else {
                     self.build_rows(
@@ -108,7 +107,7 @@ impl KernelWriter<'_> {
     /// After the last tile.
     pub(in crate::codegen) fn finish_sink(&mut self) -> Result<()> {
         match &self.pipeline.sink {
-            EmittedSink::Build { into, layout, .. } if is_direct(layout) => {
+            EmittedSink::Build { into, layout, .. } if layout.is_direct() => {
                 let count = self.control(*into, ControlWord::Count);
                 line!(
                     self,
@@ -161,7 +160,7 @@ impl KernelWriter<'_> {
         let columns = self.result_columns(into)?;
         let cells = self.cells(into, &columns, values, |_| false)?;
         let lines = std::mem::take(&mut self.pipeline.sink_lines);
-        let in_place = in_place && self.pipeline.tree.is_none();
+        let in_place = in_place && !self.pipeline.warps_alone();
         self.write_rows(into, in_place, enough, &lines, &cells);
         Ok(())
     }

@@ -30,7 +30,6 @@ impl KernelWriter<'_> {
         let rows = self.source_count();
         line!(self, "  const u64 rows = {rows};");
         let tile = u64::from(self.pipeline.thread_rows) * u64::from(self.pipeline.block_threads);
-        let all = (1u32 << self.pipeline.thread_rows) - 1;
         line!(self, "  const u64 tiles = (rows + {}) / {tile};", tile - 1);
         if self.may_take_long() {
             let asked = self.stop_arguments();
@@ -80,37 +79,14 @@ impl KernelWriter<'_> {
             line!(self, "    u32 live = place < rows ? 1u : 0u;");
             line!(self, "    const u64 row = live != 0 ? {number} : 0;");
         } else {
-            line!(
-                self,
-                "    const u64 row = tile * {tile} + threadIdx.x * WL_ROWS;"
-            );
-            line!(
-                self,
-                "    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? {all}u : (1u << (u32)(rows - row)) - 1u;"
-            );
+            self.rows_of_tile(tile);
         }
-        if let Some(word) = overflow {
-            // A table without room for a row is made larger and filled anew: what follows is in vain, and each row would walk as
-            // many slots as a probe may. Read for the next tile, so that nothing waits for it.
-            line!(
-                self,
-                "    if (overflowed != 0) live = 0; overflowed = load_relaxed({word});"
-            );
-        }
+        self.leave_in_vain(overflow.as_deref());
         for text in self.pipeline.prologue.clone() {
             line!(self, "    {text}");
         }
         let steps = std::mem::take(&mut self.pipeline.steps);
-        for step in &steps {
-            match step {
-                EmittedStep::Filter(test) => self.filter(test, "live"),
-                EmittedStep::Probe(probe) => self.probe(probe)?,
-                EmittedStep::Mark(index) => self.mark_pairs(*index),
-                EmittedStep::Expand(_) => {
-                    return Err(GpuError::Internal("an expansion in a tile".into()));
-                }
-            }
-        }
+        self.steps(&steps)?;
         let searches = std::mem::take(&mut self.pipeline.sink_searches);
         self.search(&searches);
         self.sink()?;
@@ -119,6 +95,46 @@ impl KernelWriter<'_> {
         line!(self, "    __syncwarp();\n  }}");
         self.finish_sink()?;
         self.report_faults();
+        Ok(())
+    }
+
+    /// The rows of a thread in a tile of so many, `row` the first of them, and which of them there are.
+    pub(in crate::codegen) fn rows_of_tile(&mut self, tile: u64) {
+        let all = (1u32 << self.pipeline.thread_rows) - 1;
+        line!(
+            self,
+            "    const u64 row = tile * {tile} + threadIdx.x * WL_ROWS;"
+        );
+        line!(
+            self,
+            "    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? {all}u : (1u << (u32)(rows - row)) - 1u;"
+        );
+    }
+
+    /// Leave rows out once the table that `overflow` (C++) tells of has no room: it is made larger and filled anew, so that what
+    /// follows is in vain, and each row would walk as many slots as a probe may. Read for the next tile, so that nothing waits
+    /// for it.
+    pub(in crate::codegen) fn leave_in_vain(&mut self, overflow: Option<&str>) {
+        if let Some(word) = overflow {
+            line!(
+                self,
+                "    if (overflowed != 0) live = 0; overflowed = load_relaxed({word});"
+            );
+        }
+    }
+
+    /// Steps that yield one row at most.
+    pub(in crate::codegen) fn steps(&mut self, steps: &[EmittedStep]) -> Result<()> {
+        for step in steps {
+            match step {
+                EmittedStep::Filter(test) => self.filter(test, "live"),
+                EmittedStep::Probe(probe) => self.probe(probe)?,
+                EmittedStep::Mark(index) => self.mark_pairs(*index),
+                EmittedStep::Expand(_) => {
+                    return Err(GpuError::Internal("an expansion without a tree".into()));
+                }
+            }
+        }
         Ok(())
     }
 }

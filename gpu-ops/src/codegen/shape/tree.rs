@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use super::levels::{Carried, Level, Probes, is_mask};
+use super::levels::{Carried, Level, Probes};
 use crate::algorithm::Balance;
 use crate::codegen::ir::pipeline::{EmittedProbe, EmittedStep};
 use crate::codegen::ir::program::{QUEUE, ROOM, TreeLayout};
@@ -221,7 +221,7 @@ impl KernelWriter<'_> {
                 self,
                 "    u32 slot, at; u32 live = tree.template take<{l}>(queues.level{l}, slot, at) ? 1u : 0u; (void)at;"
             );
-            self.unpack(l, level, probes);
+            self.unpack(level, probes, &format!("queues.level{l}"));
         }
         if options.metrics {
             line!(self, "    tree_count(meter, live != 0);");
@@ -250,35 +250,6 @@ impl KernelWriter<'_> {
         match levels.get(l + 1) {
             None => self.sink(),
             Some(next) => self.descend(l + 1, next, probes, options),
-        }
-    }
-
-    /// What a node carries, as the variables that the text of steps knows.
-    fn unpack(&mut self, l: usize, level: &Level, probes: &Probes) {
-        for field in &level.carried {
-            let from = format!("queues.level{l}.{}[slot]", field.name);
-            match &field.what {
-                Carried::Row => line!(self, "    const u64 row = live != 0 ? (u64){from} : 0ull;"),
-                Carried::Entry(p) => {
-                    line!(self, "    u32 e{p}[1] = {{live != 0 ? {from} : 0u}};");
-                    let hit = match probes.outer(*p) {
-                        true => format!("e{p}[0] != WL_NO_ENTRY ? live : 0u"),
-                        false => "live".to_string(),
-                    };
-                    line!(self, "    const u32 h{p} = {hit}; (void)h{p};");
-                }
-                Carried::Hit(p) => line!(self, "    const u32 h{p} = live != 0 ? {from} : 0u;"),
-                Carried::Value(i) => {
-                    self.loaded.push(*i);
-                    let t = &field.c_type;
-                    if is_mask(&self.pipeline.scope[*i]) {
-                        line!(self, "    {t} c{i} = live != 0 ? {from} : ({t})0;");
-                    } else {
-                        line!(self, "    {t} c{i}[1] = {{live != 0 ? {from} : ({t})0}};");
-                    }
-                }
-                Carried::Valid(i) => line!(self, "    u32 n{i} = live != 0 ? {from} : 0u;"),
-            }
         }
     }
 
@@ -368,17 +339,7 @@ impl KernelWriter<'_> {
         );
         line!(self, "    if (goes_on) {{");
         for field in &level.carried {
-            let value = match &field.what {
-                Carried::Row => format!("({})row", field.c_type),
-                Carried::Entry(p) => match probes.outer(*p) {
-                    true => format!("h{p} != 0 ? e{p}[0] : WL_NO_ENTRY"),
-                    false => format!("e{p}[0]"),
-                },
-                Carried::Hit(p) => format!("h{p}"),
-                Carried::Value(i) if is_mask(&self.pipeline.scope[*i]) => format!("c{i}"),
-                Carried::Value(i) => format!("c{i}[0]"),
-                Carried::Valid(i) => format!("n{i}"),
-            };
+            let value = self.carried(field, probes, "0");
             line!(
                 self,
                 "      queues.level{next}.{}[to] = {value};",

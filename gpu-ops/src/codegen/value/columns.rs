@@ -60,6 +60,20 @@ impl Emitter<'_> {
             .statistics
             .range
             .map_or(Range::point(0), |(a, b)| Range::new(a, b));
+        if let Some(value) = column.only_value() {
+            let range = Range::point(value);
+            let c_type = CType::for_range(range);
+            let text = self.integer(value);
+            let text = self.bind(c_type, format!("({}){text}", c_type.name()));
+            let meaning = match &column.encoding {
+                Encoding::Dictionary { dictionary, .. } => Meaning::Code(Arc::clone(dictionary)),
+                _ => Meaning::Number,
+            };
+            return Ok(Value {
+                meaning,
+                ..number(text, c_type, range, valid)
+            });
+        }
         Ok(match &column.encoding {
             Encoding::Bits => {
                 let text = self.bind_bool(format!("((c{index} >> k) & 1) != 0"));

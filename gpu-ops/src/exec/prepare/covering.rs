@@ -45,6 +45,7 @@ impl Covering {
                         into: result,
                         build,
                     },
+                ..
             }) if *result == into => Some((source, stages, build)),
             _ => None,
         });

@@ -1,6 +1,8 @@
 //! The layouts of results as far as memory goes; [`crate::exec::prepare::blocks`] says what memory they ask for.
 
-use crate::codegen::{ColumnLayout, JoinKeys, JoinedMatches, Part, RegroupedLayout, ResultLayout};
+use crate::codegen::{
+    ColumnLayout, IndexLayout, JoinKeys, JoinedMatches, Part, RegroupedLayout, ResultLayout,
+};
 use crate::exec::prepare::join_bits::JoinBits;
 use crate::exec::prepare::part_sizes::{ColumnShape, PartSize, column_parts, offsets_part};
 use crate::graph::{IndexKind, ResultId};
@@ -166,6 +168,17 @@ fn shapes(columns: &[ColumnLayout]) -> Vec<ColumnShape> {
         .collect()
 }
 
+/// The columns of an index, those that are not stored without a width.
+fn stored(index: &IndexLayout) -> Vec<ColumnShape> {
+    let mut columns = shapes(&index.columns);
+    for (i, column) in columns.iter_mut().enumerate() {
+        if index.not_stored(i).is_some() {
+            column.width = 0;
+        }
+    }
+    columns
+}
+
 impl IndexShape {
     /// Rows are appended to it in no order, as far as there is room; else they are addressed by key.
     pub(in crate::exec) fn appends(&self) -> bool {
@@ -256,7 +269,7 @@ impl Shape {
                     Some(order) => order.bits.clone(),
                     None => vec![],
                 },
-                columns: shapes(&index.columns),
+                columns: stored(index),
             }),
         }
     }

@@ -6,6 +6,7 @@
 mod aggregates;
 mod balance;
 mod borrowed;
+mod constants;
 mod edges;
 mod facts;
 mod first_rows;
@@ -15,6 +16,7 @@ mod groups;
 mod jcch;
 mod joins;
 mod known;
+mod lane_refill;
 mod late_columns;
 mod limits;
 mod moments;

@@ -258,3 +258,37 @@ fn existence_of_one_table_in_one_scan() {
         .map(String::from),
     );
 }
+
+/// Rows that a whole table has keys of, or not: the set of these keys stays on the device.
+#[test]
+fn the_keys_of_a_table_are_kept() {
+    let fixture = Fixture::device()
+        .table_from(
+            "few",
+            "SELECT value AS id, CASE WHEN value % 5 <> 0 THEN value * 7 END AS k FROM generate_series(1, 300)",
+        )
+        .table_from(
+            "many",
+            "SELECT value AS id, CASE WHEN value % 11 <> 3 THEN (value * 13) % 2500 END AS k FROM generate_series(1, 20000)",
+        );
+    let queries = [
+        "SELECT id, k FROM few WHERE NOT EXISTS (SELECT 1 FROM many WHERE many.k = few.k) ORDER BY id",
+        "SELECT id, k FROM few WHERE k IN (SELECT k FROM many) ORDER BY id",
+        "SELECT count(*) AS n FROM few WHERE EXISTS (SELECT 1 FROM many WHERE many.k = few.k AND few.id > 7)",
+    ];
+    let kept = |sql: &str| {
+        let plan = fixture.explain(&format!("ANALYZE {sql}"));
+        plan.contains("build set (k)") && plan.contains("kept for later queries")
+    };
+    for sql in queries {
+        // Built, then found.
+        fixture.check(sql);
+        fixture.check(sql);
+        assert!(kept(sql), "{sql}");
+    }
+    fixture.set("warpline.index_joins", "off");
+    for sql in queries {
+        fixture.check(sql);
+        assert!(!kept(sql), "{sql}");
+    }
+}
