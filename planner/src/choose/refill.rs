@@ -112,8 +112,8 @@ mod tests {
         let few = profile(1 << 30, &[(1 << 29, false), (1 << 22, true)], true);
         assert_eq!(auto(&few), Some(2));
         // Few pass the first look-up, all of these the others: behind the first.
-        let through = |left| [(left, true), (left, true), (left, true)];
-        let first = profile(1 << 30, &through(1 << 22), false);
+        let through = |left| [(left, true); 4];
+        let first = profile(1 << 30, &through(1 << 24), false);
         assert_eq!(auto(&first), Some(1));
         // More of them, which wait for the first look-up, unless there are barriers.
         assert_eq!(auto(&profile(1 << 30, &through(1 << 26), false)), None);

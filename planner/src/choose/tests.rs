@@ -86,7 +86,7 @@ fn few_rows_of_a_large_table_are_added_up_in_shared_memory() {
         ..profile(Some(4))
     };
     let place = |profile: &GroupProfile| priced(profile, on).placement;
-    let (rows, few) = (640_000_000, 10_000_000);
+    let (rows, few) = (640_000_000, 40_000_000);
     assert_eq!(place(&of(rows, rows, 3)), GroupPlacement::Registers);
     assert_eq!(place(&of(rows, few + 1, 3)), GroupPlacement::Registers);
     assert_eq!(place(&of(rows, few, 3)), GroupPlacement::Shared);
@@ -270,6 +270,7 @@ fn rows_are_written_down_and_regrouped_when_that_is_clearly_cheaper() {
     for domain in [3, 8, 100, 1000, 10_000] {
         let few = GroupProfile {
             rows,
+            arriving: rows,
             state_bytes: 8,
             state_registers: 2,
             payload: vec![4, 4],
