@@ -11,7 +11,7 @@ use std::sync::Arc;
 use warpline_gpu::expr::Expr;
 
 use crate::rel::expr::as_column;
-use crate::rel::walk::Memo;
+use crate::rel::walk::{Memo, below_projections};
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
 use crate::stats::{Estimator, Proof};
 
@@ -130,15 +130,12 @@ fn with_keys_of(
 
 /// Is an index over the table that `rel` is, by its column `key`, one that is kept?
 fn has_kept_index(rel: &RelRef, key: &Expr, estimator: &Estimator<'_>) -> bool {
-    match &rel.kind {
-        // The order of joins looks through them.
-        RelKind::Project { input, exprs } => as_column(key)
-            .and_then(|column| exprs.get(column))
-            .is_some_and(|key| has_kept_index(input, key, estimator)),
-        _ => estimator
-            .kept_cost(rel, std::slice::from_ref(key), None)
-            .is_some(),
-    }
+    // The order of joins looks through projections.
+    below_projections(rel, key).is_some_and(|(table, key)| {
+        estimator
+            .kept_cost(table, std::slice::from_ref(key), None)
+            .is_some()
+    })
 }
 
 /// The input of the aggregation that `rel` selects from, and the key that column `column` is there.

@@ -3,7 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{Rel, RelRef};
+use warpline_gpu::expr::Expr;
+
+use super::expr::as_column;
+use super::{Rel, RelKind, RelRef};
 
 /// What is known of relations, by address; they are held so that addresses stay their own.
 #[derive(Debug)]
@@ -26,6 +29,14 @@ impl<T: Clone> Memo<T> {
     /// From now on this is known of `rel`.
     pub fn insert(&mut self, rel: &RelRef, known: T) {
         self.0.insert(Arc::as_ptr(rel), (Arc::clone(rel), known));
+    }
+}
+
+/// The relation below the projections that `rel` is, and what `key`, a column, is there; `None` where a projection computes it.
+pub fn below_projections<'r>(rel: &'r RelRef, key: &'r Expr) -> Option<(&'r RelRef, &'r Expr)> {
+    match &rel.kind {
+        RelKind::Project { input, exprs } => below_projections(input, exprs.get(as_column(key)?)?),
+        _ => Some((rel, key)),
     }
 }
 

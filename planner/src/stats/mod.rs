@@ -25,6 +25,7 @@ use warpline_gpu::pipeline::AggregateFunction;
 use crate::choose::zipf;
 use crate::config::IndexJoins;
 use crate::rel::expr::as_column;
+use crate::rel::walk::below_projections;
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef, ScanTable};
 
 /// Minimum share of rows without a match, where all are estimated to have one.
@@ -81,16 +82,20 @@ impl<'a> Estimator<'a> {
     pub fn kept_cost(&self, rel: &RelRef, keys: &[Expr], payload: Option<f64>) -> Option<f64> {
         /// Below any sum of costs.
         const PREFERRED: f64 = -1e18;
-        let kept = matches!(&rel.kind, RelKind::Scan { table, .. } if table.source.input().is_none())
-            && !keys.is_empty()
-            && keys.iter().all(|key| as_column(key).is_some());
         let cost = match self.kept {
             IndexJoins::Off => return None,
             IndexJoins::On => PREFERRED,
             IndexJoins::Auto => 0.0,
         };
         let fits = || self.index_bytes(rel, keys, payload) <= self.index_room as f64;
-        (kept && fits()).then_some(cost)
+        (self.is_keyed_table(rel, keys) && fits()).then_some(cost)
+    }
+
+    /// Is `rel` a table whose indexes outlive the query, and are the keys columns of it?
+    fn is_keyed_table(&self, rel: &RelRef, keys: &[Expr]) -> bool {
+        matches!(&rel.kind, RelKind::Scan { table, .. } if table.source.input().is_none())
+            && !keys.is_empty()
+            && keys.iter().all(|key| as_column(key).is_some())
     }
 
     /// Is the set of the keys that a whole table has, by one column, a bitmap that is kept?
@@ -98,23 +103,21 @@ impl<'a> Estimator<'a> {
         let [key] = keys else {
             return false;
         };
-        match &rel.kind {
-            RelKind::Project { input, exprs } => as_column(key)
-                .and_then(|column| exprs.get(column))
-                .is_some_and(|key| self.keeps_set(input, std::slice::from_ref(key))),
-            RelKind::Scan { table, .. } => {
-                let range = self.of_expr(rel, key).range;
-                let possible = range.map(|(low, high)| high - low + 1.0);
-                let fits = |possible: f64| {
-                    possible <= SPARSE * self.rows(rel) && possible / 8.0 <= self.index_room as f64
-                };
-                self.kept != IndexJoins::Off
-                    && table.source.input().is_none()
-                    && as_column(key).is_some()
-                    && possible.is_some_and(fits)
-            }
-            _ => false,
-        }
+        let Some((table, key)) = below_projections(rel, key) else {
+            return false;
+        };
+        let fits = |possible: f64| {
+            possible <= SPARSE * self.rows(table) && possible / 8.0 <= self.index_room as f64
+        };
+        self.kept != IndexJoins::Off
+            && self.is_keyed_table(table, std::slice::from_ref(key))
+            && self.possible_keys(table, key).is_some_and(fits)
+    }
+
+    /// How many values lie between the least and the greatest of a key, where these are known.
+    fn possible_keys(&self, rel: &RelRef, key: &Expr) -> Option<f64> {
+        let range = self.of_expr(rel, key).range;
+        range.map(|(low, high)| high - low + 1.0)
     }
 
     /// Approximate bytes of an index over `rel` by the columns `keys`: an array over all possible keys where these
@@ -128,10 +131,7 @@ impl<'a> Estimator<'a> {
         let payload = payload.unwrap_or(ENTRY);
         let columns = keys.iter().filter_map(as_column).collect();
         let domain = match keys {
-            [key] => self
-                .of_expr(rel, key)
-                .range
-                .map(|(low, high)| high - low + 1.0),
+            [key] => self.possible_keys(rel, key),
             _ => None,
         };
         match domain.filter(|domain| *domain <= SPARSE * rows) {

@@ -157,21 +157,29 @@ impl EmittedStep {
 }
 
 impl EmittedSink {
-    /// Does every row that comes get a place at the end of the result?
-    pub(in crate::codegen) fn appends_all(&self) -> bool {
-        match self {
+    /// The result at whose end every row that comes gets a place.
+    pub(in crate::codegen) fn appends_all(&self) -> Option<ResultId> {
+        let (into, all) = match self {
             Self::Rows {
-                in_place, enough, ..
-            } => !in_place && enough.is_none(),
-            Self::Collect { .. } => true,
+                into,
+                in_place,
+                enough,
+                ..
+            } => (into, !in_place && enough.is_none()),
+            Self::Collect { into, .. } => (into, true),
             Self::Build {
+                into,
                 layout,
                 has_key,
                 keep_without_key,
                 ..
-            } => !layout.is_direct() && (has_key.is_none() || *keep_without_key),
-            Self::Matches { .. } | Self::Aggregate { .. } | Self::Discard => false,
-        }
+            } => (
+                into,
+                !layout.is_direct() && (has_key.is_none() || *keep_without_key),
+            ),
+            Self::Matches { .. } | Self::Aggregate { .. } | Self::Discard => return None,
+        };
+        all.then_some(*into)
     }
 
     /// What lies in the scanned table of the result that is filled.

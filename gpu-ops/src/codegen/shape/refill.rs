@@ -14,11 +14,11 @@
 use std::fmt::Write as _;
 
 use super::levels::{Level, Probes};
-use crate::codegen::ir::pipeline::{EmittedSink, EmittedStep};
+use crate::codegen::ir::pipeline::EmittedStep;
 use crate::codegen::ir::results::ControlWord;
 use crate::codegen::kernel::writer::{KernelWriter, line};
 use crate::error::Result;
-use crate::graph::{ResultId, TreeOptions};
+use crate::graph::TreeOptions;
 
 /// Lanes of a warp.
 const WARP: u32 = 32;
@@ -46,9 +46,10 @@ impl KernelWriter<'_> {
         // The numbers of rows and entries wait: columns are read again.
         self.carry(&mut levels, &probes, TreeOptions::default())?;
         let [before, after] = &levels;
-        let all = after.steps.iter().all(|step| !step.drops()) && self.pipeline.sink.appends_all();
+        let drops = after.steps.iter().any(EmittedStep::drops);
+        let appended = self.pipeline.sink.appends_all().filter(|_| !drops);
         // Places for many rows are reserved at once: all warps of the device wait for one counter.
-        let least = if all { RESERVED } else { WARP };
+        let least = if appended.is_some() { RESERVED } else { WARP };
         self.declare_waiting(after, least);
         let first = match self.first_row() {
             Some(first) => format!("{first} / {tile}"),
@@ -70,8 +71,8 @@ impl KernelWriter<'_> {
         self.wait_in_queue(after, &probes);
         line!(self, "  }}");
         line!(self, "  if (held == 0) break;");
-        if let Some(count) = self.appended_to().filter(|_| all) {
-            let count = self.control(count, ControlWord::Count);
+        if let Some(into) = appended {
+            let count = self.control(into, ControlWord::Count);
             line!(
                 self,
                 "  const u64 reserved = warp_reserve_rows(held, &{count});"
@@ -99,16 +100,6 @@ impl KernelWriter<'_> {
         self.finish_sink()?;
         self.report_faults();
         Ok(())
-    }
-
-    /// The result at whose end rows get places.
-    fn appended_to(&self) -> Option<ResultId> {
-        match &self.pipeline.sink {
-            EmittedSink::Rows { into, .. }
-            | EmittedSink::Collect { into, .. }
-            | EmittedSink::Build { into, .. } => Some(*into),
-            _ => None,
-        }
     }
 
     /// The steps before the rows are gathered, and those behind.
