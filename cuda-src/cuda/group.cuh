@@ -132,9 +132,9 @@ struct RunScratch {
 
 // Numbers the runs of equal keys among the live rows of a tile, whose rows lie in the order of the threads: number[k] is
 // that of the thread's row k, if that is live. Returns how many there are; keys[n] is the key of run n, of the first WINDOW runs. Runs
-// within the tile, all but the first and the last one, get numbers of their own from *count on. Every thread of the block
-// comes, with live rows or without; what it returns may be used at once, scratch.base behind the next barrier. Calls are
-// a barrier apart, and another one from where `keys` are read.
+// within the tile, all but the first and the last one, get numbers of their own from *count on, unless `count` is null. Every
+// thread of the block comes, with live rows or without; what it returns may be used at once, scratch.base behind the next
+// barrier. Calls are a barrier apart, and another one from where `keys` are read.
 template <u32 WINDOW, class Key, int ROWS>
 WL_DEVICE u32 block_number_runs(const Key (&key)[ROWS], u32 live, RunScratch<Key>& scratch, Key* keys, u64* count,
                                 u32 (&number)[ROWS]) {
@@ -199,7 +199,7 @@ WL_DEVICE u32 block_number_runs(const Key (&key)[ROWS], u32 live, RunScratch<Key
   }
   if (threadIdx.x == 0) {
     const u32 inner = runs > 2 ? (runs - 1 < WINDOW ? runs - 1 : WINDOW) - 1 : 0u;
-    scratch.base = inner == 0 ? 0 : atomicAdd(count, (u64)inner);
+    scratch.base = inner == 0 || count == 0 ? 0 : atomicAdd(count, (u64)inner);
   }
   return runs;
 }

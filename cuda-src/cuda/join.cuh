@@ -216,10 +216,12 @@ WL_DEVICE u32 ranged_pairs(const u64* sums, u64 rows, const u32* starts, const u
                            u32 (&row)[ROWS], u32 (&entry)[ROWS]) {
   u32 found = 0;
   if (live == 0) return found;
+  // The rows of a thread are the first so many of its share.
+  u64 parent = pair_parent(sums, rows, pair);
   WL_UNROLL
   for (u32 k = 0; k < ROWS; ++k) {
     if ((live >> k & 1) == 0) continue;
-    const u64 parent = pair_parent(sums, rows, pair + k);
+    if (k > 0) parent = pair_parent_from(sums, rows, pair + k, parent);
     const u32 first = starts[parent];
     row[k] = (u32)parent;
     if (first == WL_NO_ENTRY) continue;

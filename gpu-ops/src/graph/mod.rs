@@ -398,6 +398,45 @@ impl Graph {
         })
     }
 
+    /// The one pipeline that reads `result` as its source, if nothing else has anything of it.
+    pub fn only_reader(&self, result: ResultId) -> Option<&Pipeline> {
+        let reads = |source: &Source| match source {
+            Source::Rows(id) | Source::Groups(id) | Source::Pairs(id) | Source::Entries(id, _) => {
+                *id == result
+            }
+            Source::Scan(_) | Source::Picked { .. } | Source::One => false,
+        };
+        let mut readers = Vec::new();
+        for step in &self.steps {
+            match step {
+                Step::Pipeline(pipeline) => {
+                    if let Source::Picked { of, by } = &pipeline.source
+                        && (reads(of) || *by == result)
+                    {
+                        return None;
+                    }
+                    let looked_up = |stage: &Stage| match stage {
+                        Stage::Scalar(id) | Stage::Mark(id) => *id == result,
+                        Stage::Probe(probe) | Stage::Expand(probe) => probe.index == result,
+                        Stage::Filter(_) => false,
+                    };
+                    if pipeline.stages.iter().any(looked_up) {
+                        return None;
+                    }
+                    if reads(&pipeline.source) {
+                        readers.push(pipeline);
+                    }
+                }
+                Step::Sort(sort) if sort.rows == result => return None,
+                Step::Sort(_) => {}
+            }
+        }
+        match readers.as_slice() {
+            [reader] if self.output != result => Some(reader),
+            _ => None,
+        }
+    }
+
     /// The scope of `pipeline` after its first `stages` stages.
     pub fn scope(&self, pipeline: &Pipeline, stages: usize) -> Vec<ResultColumn> {
         let mut scope = self.source_columns(&pipeline.source);

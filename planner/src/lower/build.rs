@@ -32,7 +32,7 @@ pub(super) struct Built {
     unique: bool,
 }
 
-/// Columns that joins with one table by the same keys ask for together: one index that is kept has them all.
+/// Columns that joins with one relation by the same keys ask for together: one index has them all.
 #[derive(Debug)]
 pub(super) struct Wider {
     rel: RelRef,
@@ -245,7 +245,7 @@ impl Lowerer<'_> {
         Ok((into, unique))
     }
 
-    /// What indexes over whole tables have to carry to be one in place of several, which differ in their columns alone.
+    /// What indexes have to carry to be one in place of several, which differ in their columns alone.
     pub(super) fn wider_builds(&self) -> Vec<Wider> {
         let mut found: Vec<(Wider, bool)> = Vec::new();
         for built in self.builds.iter().filter(|built| self.may_be_wider(built)) {
@@ -273,14 +273,10 @@ impl Lowerer<'_> {
         found.into_iter().map(|(wider, _)| wider).collect()
     }
 
-    /// Is it an index that is kept, of rows with columns?
+    /// Is it an index of all rows with columns, such as any join can ask for its own?
     fn may_be_wider(&self, built: &Built) -> bool {
         let plain = built.order.is_none() && built.join.is_none() && built.reduced.is_none();
-        let kept = self
-            .input
-            .estimator
-            .kept_cost(&built.rel, &built.keys, None);
-        plain && !built.existence && kept.is_some()
+        plain && !built.existence
     }
 
     /// The columns that an index over a side carries of which a join asks for `payload`.

@@ -45,6 +45,10 @@ impl Lowerer<'_> {
             _ => Algorithm::default(),
         };
         let materialized = algorithm.materialized();
+        let payload = match materialized || payload.is_empty() {
+            true => payload,
+            false => self.carried(right, payload),
+        };
         let spec = BuildSpec {
             null_equal: join.null_equal,
             track_matches: false,

@@ -18,6 +18,7 @@ use arrow::datatypes::DataType;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
 use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
+use super::extremes_together::together;
 use crate::rel::expr::{columns, renumber};
 use crate::rel::walk::bottom_up;
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
@@ -28,14 +29,26 @@ const MANY: f64 = 64.0;
 /// … when probe rows share keys.
 const SEVERAL: f64 = 2.0;
 
-/// `rel` with such joins rewritten where keys repeat often.
+/// `rel` with such joins rewritten where keys repeat often; one over another becomes one of both where that is possible.
 pub(super) fn by_extremes(rel: &RelRef, estimator: &Estimator<'_>) -> RelRef {
-    bottom_up(rel, |rel| match &rel.kind {
-        RelKind::Join(join) if repeats(join, estimator) => match grouped(join) {
-            Some(join) => Rel::join(join),
-            None => rel,
-        },
-        _ => rel,
+    // Joins with groups so far.
+    let mut made: Vec<RelRef> = Vec::new();
+    bottom_up(rel, |rel| {
+        let RelKind::Join(join) = &rel.kind else {
+            return rel;
+        };
+        let Some(with_groups) = repeats(join, estimator).then(|| grouped(join)).flatten() else {
+            return rel;
+        };
+        if made.iter().any(|first| Arc::ptr_eq(first, &join.left))
+            && let RelKind::Join(first) = &join.left.kind
+            && let Some(both) = together(&with_groups, first)
+        {
+            return both;
+        }
+        let joined = Rel::join(with_groups);
+        made.push(Arc::clone(&joined));
+        joined
     })
 }
 

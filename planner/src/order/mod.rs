@@ -11,6 +11,7 @@
 mod cost;
 mod eager;
 mod extremes;
+mod extremes_together;
 mod flatten;
 mod groups;
 mod reduce;

@@ -73,7 +73,8 @@ pub fn with_shared_tables(rel: &RelRef) -> RelRef {
     bottom_up(rel, |rel| replace(&rel).unwrap_or(rel))
 }
 
-fn is_same_table(a: &Arc<ScanTable>, b: &Arc<ScanTable>) -> bool {
+/// Do both read the same rows?
+pub fn is_same_table(a: &Arc<ScanTable>, b: &Arc<ScanTable>) -> bool {
     Arc::ptr_eq(a, b) || a.source.is_same(&b.source)
 }
 

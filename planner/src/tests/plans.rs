@@ -321,6 +321,13 @@ async fn comparisons_with_many_rows_a_key_are_asked_of_extremes() {
     // Hardly two rows a name: they are gone over.
     let few = graph(&exists("p_name")).await;
     assert!(!few.contains("max("), "{few}");
+    // Two of them of one table ask the same groups.
+    let and_not = "AND NOT EXISTS (SELECT 1 FROM part r WHERE r.p_size = p.p_size AND r.p_retailprice <> p.p_retailprice \
+                   AND r.p_brand = 'Brand#12')";
+    let both = graph(&format!("{} {and_not}", exists("p_size"))).await;
+    step(&both, &["aggregate by", "min(", "max(", "filter"]);
+    assert_eq!(both.matches("aggregate by").count(), 1, "{both}");
+    assert_eq!(both.matches("build unique").count(), 1, "{both}");
 }
 
 #[tokio::test]

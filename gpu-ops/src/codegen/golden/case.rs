@@ -15,7 +15,8 @@ use crate::error::{GpuError, Result};
 use crate::expr::Expr;
 use crate::graph::{
     Build, Graph, IndexChoice, IndexKind, IndexProfile, Parts, Pipeline, Policy, Probe,
-    RefillProfile, ResultColumn, ResultKind, ResultSpec, Sink, Source, Stage, Step, TreeOptions,
+    RefillProfile, ResultColumn, ResultKind, ResultSpec, RowsLeft, Sink, Source, Stage, Step,
+    TreeOptions,
 };
 use crate::pipeline::{
     Aggregate, AggregateCall, AggregateFunction, GroupPlacement, GroupProfile, PlacementChoice,
@@ -75,6 +76,8 @@ pub(super) struct Case {
     pub(super) index: IndexKind,
     /// After so many stages rows are gathered.
     pub(super) refill: Option<usize>,
+    /// What groups must pass, which few are thought to.
+    pub(super) having: Vec<Expr>,
 }
 
 impl Case {
@@ -86,6 +89,7 @@ impl Case {
             groups: GroupPlacement::GlobalDense,
             index: IndexKind::Perfect,
             refill: None,
+            having: vec![],
         }
     }
 
@@ -129,10 +133,14 @@ impl Case {
     }
 
     pub(super) fn step(&mut self, source: Source, stages: Vec<Stage>, sink: Sink) {
+        let left = match (&source, stages.as_slice()) {
+            (Source::Groups(_), [Stage::Filter(_)]) => vec![RowsLeft { stages: 1, rows: 1 }],
+            _ => vec![],
+        };
         self.steps.push(Step::Pipeline(Pipeline {
             source,
             stages,
-            left: vec![],
+            left,
             sink,
         }));
     }
@@ -164,7 +172,12 @@ impl Case {
             .enumerate()
             .map(|(i, c)| Expr::column(i, c.data_type.clone(), c.nullable))
             .collect();
-        self.rows(Source::Groups(into), vec![], read);
+        let having = std::mem::take(&mut self.having);
+        let stages = match having.is_empty() {
+            true => vec![],
+            false => vec![Stage::Filter(having)],
+        };
+        self.rows(Source::Groups(into), stages, read);
     }
 
     /// An index of the table's rows by `keys`.

@@ -82,6 +82,35 @@ WL_KERNEL(pipeline, Args, args) {
   const u64 cap = args.cap0;
   const u64 groups = args.control[14];
   if (blockIdx.x == 0 && threadIdx.x == 0) store_relaxed(&args.control[0], groups);
+      bool open = false; u64 run = 0;
+      i32 q0 = 0;
+      u32 q1 = 0;
+      u64 q2 = 0;
+      const auto close_run = [&]() {
+          if (run >= cap) return;
+          u8* const at = states + run * 32;
+          if (q0 != 0) { atomicAdd((u64*)(at + 0), (u64)(q0)); }
+          if (q1 != 0) { store_once((u32*)(at + 16), (u32)q1); }
+          if (q2 != 0) { raise((u64*)(at + 8), (u64)q2); }
+      };
+  bool carried = false;
+  const auto close_carried = [&]() {
+        const auto t0 = (u64)warp_sum((u64)(i64)q0);
+        const auto t1 = warp_max(q1);
+        const auto t2 = warp_max(q2);
+      const auto add = [&]() {
+          if (run >= cap) return;
+          u8* const at = states + run * 32;
+          if (t0 != 0) { atomicAdd((u64*)(at + 0), (u64)(t0)); }
+          if (t1 != 0) { store_once((u32*)(at + 16), (u32)t1); }
+          if (t2 != 0) { raise((u64*)(at + 8), (u64)t2); }
+      };
+    if (lane_id() == 0) add();
+          q0 = 0;
+          q1 = 0;
+          q2 = 0;
+    open = false; carried = false;
+  };
   const u64 rows = min_u64(args.control[10], args.rows);
   const u64 tiles = (rows + 1023) / 1024;
   for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
@@ -102,18 +131,16 @@ WL_KERNEL(pipeline, Args, args) {
         c1[k] = args.r2c1[from_row[k]]; n1 |= (u32)(args.r2n1[from_row[k]] != 0) << k;
       }
     }
-    {
-      bool open = false; u64 run = 0;
-      i32 q0 = 0;
-      u32 q1 = 0;
-      u64 q2 = 0;
-      const auto close_run = [&]() {
-          if (run >= cap) return;
-          u8* const at = states + run * 32;
-          if (q0 != 0) { atomicAdd((u64*)(at + 0), (u64)(q0)); }
-          if (q1 != 0) { store_once((u32*)(at + 16), (u32)q1); }
-          if (q2 != 0) { raise((u64*)(at + 8), (u64)q2); }
-      };
+    if (carried) {
+      bool same = true;
+      if (live != 0) {
+      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {
+        const bool alive = ((live >> k) & 1) != 0;
+        if (alive) same = same && (group_of[k]) == run;
+      }
+      }
+      if (!__all_sync(WL_FULL_MASK, same)) close_carried();
+    }
       if (live != 0) {
       WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {
         const bool alive = ((live >> k) & 1) != 0;
@@ -135,23 +162,19 @@ WL_KERNEL(pipeline, Args, args) {
         q2 = max_u64(q2, v3 ? key4 : (u64)0);
       }
       }
-      u32 leader;
-      if (warp_is_one_run(open, run, leader)) {
-        const auto t0 = (u64)warp_sum((u64)(i64)q0);
-        const auto t1 = warp_max(q1);
-        const auto t2 = warp_max(q2);
-      const auto close_warp = [&]() {
-          if (run >= cap) return;
-          u8* const at = states + run * 32;
-          if (t0 != 0) { atomicAdd((u64*)(at + 0), (u64)(t0)); }
-          if (t1 != 0) { store_once((u32*)(at + 16), (u32)t1); }
-          if (t2 != 0) { raise((u64*)(at + 8), (u64)t2); }
-      };
-        if (lane_id() == leader) close_warp();
-      } else if (open) close_run();
+    u32 leader;
+    if (warp_is_one_run(open, run, leader)) {
+      run = __shfl_sync(WL_FULL_MASK, run, (int)leader); open = true; carried = true;
+    } else if (open) {
+      close_run();
+          q0 = 0;
+          q1 = 0;
+          q2 = 0;
+      open = false;
     }
     __syncwarp();
   }
+  if (carried) close_carried();
 }
 
 // rows result 1: Rows(0), 256 threads, 256 rows a tile, 144 bytes shared

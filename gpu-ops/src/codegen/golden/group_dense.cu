@@ -1,4 +1,4 @@
-// groups result 0: Scan(0), 256 threads, 256 rows a tile, 28672 bytes shared
+// groups result 0: Scan(0), 256 threads, 256 rows a tile, 0 bytes shared
 #define WL_BLOCK_THREADS 256
 #define WL_ROWS 1
 #include "simt.cuh"
@@ -15,31 +15,15 @@ struct Args {
   u64 rows;
   u64 first;
   const u16* c0;
-  const u8* n1;
-  const u8* c1;
   const u32* c3;
   const u8* n6;
   const f64* c6;
 };
-static_assert(sizeof(Args) == 80, "host and device disagree on the arguments");
-
-struct Shared {
-  alignas(16) u8 states[24576];
-  alignas(16) u8 front[4096];
-};
+static_assert(sizeof(Args) == 64, "host and device disagree on the arguments");
 
 WL_KERNEL(pipeline, Args, args) {
-  WL_SHARED(Shared, shared);
   u32 fault = 0;
   u8* const states = args.r0state;
-  u64* const p0 = (u64*)(shared.states + 0);
-  u32* const p1 = (u32*)(shared.states + 8192);
-  u32* const p2 = (u32*)(shared.states + 12288);
-  u64* const p3 = (u64*)(shared.states + 16384);
-  u32* const front = (u32*)shared.front;
-  block_zero<1024>(front);
-  block_zero<1536>((u128*)shared.states);
-  __syncthreads();
   const u64 rows = args.rows;
   const u64 tiles = (rows + 255) / 256;
   for (u64 tile = args.first / 256 + blockIdx.x; tile < tiles; tile += gridDim.x) {
@@ -57,9 +41,6 @@ WL_KERNEL(pipeline, Args, args) {
       }
       live &= pass;
     }
-    u32 n1 = 0; if (live != 0) n1 = load_bits<WL_ROWS>(args.n1, row);
-    u8 c1[WL_ROWS] = {};
-    if (live != 0) load_vec_stream<u8, WL_ROWS>(args.c1 + row, c1);
     u32 c3[WL_ROWS] = {};
     if (live != 0) load_vec_stream<u32, WL_ROWS>(args.c3 + row, c3);
     u32 n6 = 0; if (live != 0) n6 = load_bits<WL_ROWS>(args.n6, row);
@@ -68,40 +49,22 @@ WL_KERNEL(pipeline, Args, args) {
     if (live != 0) {
       WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {
         const bool alive = ((live >> k) & 1) != 0;
-        const bool v3 = ((n1 >> k) & 1) != 0;
-        const i32 v4 = (i32)((u32)c1[k]);
-        const i32 v5 = (i32)((u32)c3[k]);
-        const bool v6 = ((n6 >> k) & 1) != 0;
-        const f64 v7 = c6[k];
-        const bool v8 = alive && v6;
-        const u64 key9 = min_key((i64)grouped_min_order(v7));
-        const u64 group = (v3 ? ((u64)v4 + 1u) : (u64)0);
+        const i32 v3 = (i32)((u32)c3[k]);
+        const bool v4 = ((n6 >> k) & 1) != 0;
+        const f64 v5 = c6[k];
+        const bool v6 = alive && v4;
+        const u64 key7 = min_key((i64)grouped_min_order(v5));
+        const u64 group = (u64)v3;
         if (alive) {
-          const u32 hot = front_slot(front, 1024u, (u32)((group) + 1));
-          if (hot != WL_NO_NUMBER) {
-          block_add_u64((p0 + hot), (u64)(v5));
-          atomicAdd((p1 + hot), (u32)(1));
-          if (v8) { store_once_block((p2 + hot), (u32)1u); }
-          if (v8) { raise_block((p3 + hot), (u64)key9); }
-          continue; }
           u8* const at = states + group * 32;
-          atomicAdd((u64*)(at + 0), (u64)(v5));
+          atomicAdd((u64*)(at + 0), (u64)(v3));
           atomicAdd((u32*)(at + 16), (u32)(1));
-          if (v8) { store_once((u32*)(at + 20), (u32)1u); }
-          if (v8) { raise((u64*)(at + 8), (u64)key9); }
+          if (v6) { store_once((u32*)(at + 20), (u32)1u); }
+          if (v6) { raise((u64*)(at + 8), (u64)key7); }
         }
       }
     }
     __syncwarp();
-  }
-  __syncthreads();
-  for (u32 g = threadIdx.x; g < 1024; g += 256) {
-    if (front[g] == 0) continue;
-          u8* const at = states + ((u64)front[g] - 1) * 32;
-    if (*((p0 + g)) != 0) { atomicAdd((u64*)(at + 0), (u64)(*((p0 + g)))); }
-    if (*((p1 + g)) != 0) { atomicAdd((u32*)(at + 16), (u32)(*((p1 + g)))); }
-    if (*((p2 + g)) != 0) { store_once((u32*)(at + 20), (u32)*((p2 + g))); }
-    if (*((p3 + g)) != 0) { raise((u64*)(at + 8), (u64)*((p3 + g))); }
   }
 }
 
@@ -119,8 +82,7 @@ WL_KERNEL(pipeline, Args, args) {
 struct Args {
   const u8* r0state;
   u64 rows;
-  u8* r1c0;
-  u8* r1n0;
+  u32* r1c0;
   u32* r1c1;
   u16* r1c2;
   f64* r1c3;
@@ -128,7 +90,7 @@ struct Args {
   u64* control;
   u64 cap1;
 };
-static_assert(sizeof(Args) == 80, "host and device disagree on the arguments");
+static_assert(sizeof(Args) == 72, "host and device disagree on the arguments");
 
 struct Shared {
   alignas(16) ReserveScratch reserve;
@@ -145,10 +107,8 @@ WL_KERNEL(pipeline, Args, args) {
     if (live != 0) { u32 occupied = 0; WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live >> k) & 1) occupied |= (u32)(*((u32*)((args.r0state + (row + k) * 32) + 16)) != 0) << k; live &= occupied; }
     u32 spot[WL_ROWS]; const u64 first = block_reserve_rows<WL_ROWS>(live, &args.control[5], shared.reserve, spot);
     i32 c0[WL_ROWS] = {};
-    u32 n0 = 0;
     if (live != 0) WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live >> k) & 1) {
       u64 code = (row + k);
-      if (code != 0) { n0 |= 1u << k; code -= 1; }
       c0[k] = (i32)(code + 0ull);
     }
     i32 c1[WL_ROWS] = {};
@@ -173,19 +133,17 @@ WL_KERNEL(pipeline, Args, args) {
     if (live != 0) {
       WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {
         const bool alive = ((live >> k) & 1) != 0;
-        const bool v0 = ((n0 >> k) & 1) != 0;
-        const i32 v1 = c0[k];
-        const i32 v2 = c1[k];
-        const i32 v3 = c2[k];
-        const bool v4 = ((n3 >> k) & 1) != 0;
-        const f64 v5 = c3[k];
+        const i32 v0 = c0[k];
+        const i32 v1 = c1[k];
+        const i32 v2 = c2[k];
+        const bool v3 = ((n3 >> k) & 1) != 0;
+        const f64 v4 = c3[k];
         const u64 at = first + spot[k]; if (alive && at < args.cap1) {
-          args.r1c0[at] = v0 ? (u8)v1 : (u8)0;
-          args.r1n0[at] = (u8)(v0);
-          args.r1c1[at] = (u32)v2;
-          args.r1c2[at] = (u16)v3;
-          args.r1c3[at] = v4 ? (f64)v5 : (f64)0;
-          args.r1n3[at] = (u8)(v4);
+          args.r1c0[at] = (u32)v0;
+          args.r1c1[at] = (u32)v1;
+          args.r1c2[at] = (u16)v2;
+          args.r1c3[at] = v3 ? (f64)v4 : (f64)0;
+          args.r1n3[at] = (u8)(v3);
         }
       }
     }

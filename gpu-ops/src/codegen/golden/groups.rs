@@ -1,11 +1,13 @@
 //! Kernels of aggregations, for each place of groups.
 
 use arrow::datatypes::DataType;
+use datafusion::scalar::ScalarValue;
 
 use super::case::Case;
 use super::check;
-use super::expressions::{call, column, count, least_weight, probe, small, sum_of_prices};
-use super::table::{CUSTOMER, HASH, ID, MODE, STATUS};
+use super::expressions::{binary, call, column, count, least_weight, probe, small, sum_of_prices};
+use super::table::{CUSTOMER, HASH, ID, MODE, PRICE, STATUS};
+use crate::expr::{BinaryOp, Expr};
 use crate::graph::{ProbeKind, Stage};
 use crate::pipeline::{AggregateCall, AggregateFunction, GroupPlacement, Regroup};
 
@@ -13,8 +15,17 @@ use crate::pipeline::{AggregateCall, AggregateFunction, GroupPlacement, Regroup}
 fn group_dense() {
     let mut case = Case::grouped(GroupPlacement::GlobalDense);
     let calls = vec![sum_of_prices(), count(), least_weight()];
-    case.aggregate(vec![small(4000)], vec![column(STATUS)], calls);
+    case.aggregate(vec![small(4000)], vec![column(PRICE)], calls);
     check("group_dense", case);
+}
+
+/// Rows would queue at so few groups: they have states in shared memory.
+#[test]
+fn group_dense_few() {
+    let mut case = Case::grouped(GroupPlacement::GlobalDense);
+    let calls = vec![sum_of_prices(), least_weight()];
+    case.aggregate(vec![small(4000)], vec![column(STATUS)], calls);
+    check("group_dense_few", case);
 }
 
 #[test]
@@ -73,6 +84,21 @@ fn group_runs() {
     let calls = vec![sum_of_prices(), count(), least_weight()];
     case.aggregate(vec![small(4000)], vec![column(ID)], calls);
     check("group_runs", case);
+}
+
+#[test]
+fn group_runs_kept() {
+    let mut case = Case::grouped(GroupPlacement::Regrouped {
+        how: Regroup::Runs,
+        bits: 0,
+        groups: 1000,
+    });
+    let least = Expr::column(2, DataType::Float64, true);
+    let limit = Expr::literal(ScalarValue::Float64(Some(0.5)));
+    case.having = vec![binary(BinaryOp::Lt, least, limit, DataType::Boolean)];
+    let calls = vec![count(), least_weight()];
+    case.aggregate(vec![small(4000)], vec![column(ID)], calls);
+    check("group_runs_kept", case);
 }
 
 #[test]

@@ -72,13 +72,7 @@ pub(in crate::codegen) fn source(
         "if (live != 0) {{ u32 occupied = 0; WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live >> k) & 1) occupied |= (u32)({occupied}) << k; live &= occupied; }}"
     )];
     let at = format!("const u8* const at = {states} + (row + k) * {stride};");
-    let mut scope = Vec::new();
-    for key in &layout.keys {
-        scope.push(key_column(layout, key, keys.as_ref()));
-    }
-    for call in &layout.aggregates.calls {
-        scope.push(call_column(layout, call, &at, state)?);
-    }
+    let scope = columns(layout, keys.as_ref(), &at, state)?;
     let mut rows = SourceRows::Slots(result);
     if layout.regrouped.is_some() {
         // Groups without gaps.
@@ -92,6 +86,36 @@ pub(in crate::codegen) fn source(
         prologue,
         scope,
     })
+}
+
+/// Keys, then calls, of the group at hand: row `k` of a thread, to whose state the statement `at` points.
+fn columns(
+    layout: &GroupsLayout,
+    keys: Option<&Keys>,
+    at: &str,
+    state: &mut KernelState,
+) -> Result<Vec<ScopeColumn>> {
+    let mut scope: Vec<ScopeColumn> = layout
+        .keys
+        .iter()
+        .map(|key| key_column(layout, key, keys))
+        .collect();
+    for call in &layout.aggregates.calls {
+        scope.push(call_column(layout, call, at, state)?);
+    }
+    Ok(scope)
+}
+
+/// The columns of one group that a thread holds: `key` (C++) is its packed key, of as many bytes, and `group` points to its state.
+pub(in crate::codegen) fn held_group(
+    layout: &GroupsLayout,
+    (key, key_bytes): (&str, u32),
+    group: &str,
+    state: &mut KernelState,
+) -> Result<Vec<ScopeColumn>> {
+    let keys = Keys::Packed((key.to_string(), key_bytes));
+    let at = format!("const u8* const at = {group};");
+    columns(layout, Some(&keys), &at, state)
 }
 
 /// C++ text of the packed key of group `row + k` of collected rows.

@@ -1,11 +1,12 @@
 //! The sink of an aggregation: its keys and accumulators, and where the policy places its groups.
 
 use super::distinct::DistinctSets;
+use super::kept::kept_groups;
 use super::sizes;
 use crate::codegen::ir::accumulator::{Accumulator, EVERY_ROW};
 use crate::codegen::ir::aggregates::{AccumulatorPlan, Existence};
 use crate::codegen::ir::context::Context;
-use crate::codegen::ir::pipeline::EmittedSink;
+use crate::codegen::ir::pipeline::{EmittedSink, EmittedStep};
 use crate::codegen::ir::refusal::unsupported;
 use crate::codegen::ir::results::{GroupsLayout, RegroupedLayout, ResultLayout};
 use crate::codegen::ir::scope::{Access, ScopeColumn, Shape};
@@ -23,7 +24,7 @@ pub(in crate::codegen) fn aggregate_sink(
     into: ResultId,
     aggregate: &Aggregate,
     device: &DeviceInfo,
-    source: &Source,
+    (source, steps): (&Source, &[EmittedStep]),
     (bound, rows_a_thread, rows): (u64, u64, SinkRows),
 ) -> Result<EmittedSink> {
     let mut keys = group_keys(emitter, &aggregate.keys)?;
@@ -45,12 +46,20 @@ pub(in crate::codegen) fn aggregate_sink(
         .try_fold(1u128, |p, k| p.checked_mul(k.domain))
         .unwrap_or(u128::MAX);
     let dense = aggregates.finished(Existence::OfCopies);
+    let estimate = context.graph.results[into].estimate;
+    let hot = is_hot((emitter, steps), aggregate, estimate);
+    // Rows that look keys up in their order follow each other as well; where a group has few of them, they had better be gathered.
+    let looked_up_in_order = hot
+        && key_index(aggregate)
+            .and_then(|key| looked_up_by(steps, key))
+            .and_then(|by| emitter.columns.get(by))
+            .is_some_and(in_order);
     let profile = GroupProfile {
         rows: bound,
         arriving: context.graph.results[into].input.clamp(1, bound.max(1)),
         dense_domain,
         max_groups: u64::try_from(domain.min(u128::from(bound))).unwrap_or(bound),
-        estimate: context.graph.results[into].estimate.max(1),
+        estimate: estimate.max(1),
         state_bytes: dense.bytes,
         state_registers: dense.accumulators.iter().map(|a| a.registers()).sum(),
         key_bytes: packed_width(&keys, key_words).unwrap_or(8 * key_words as u32),
@@ -67,13 +76,13 @@ pub(in crate::codegen) fn aggregate_sink(
         text_bytes: rows.text_bytes,
         in_place: rows.in_place,
         distinct: !sets.words.is_empty(),
-        clustered: key_column(emitter, aggregate).is_some_and(clustered),
+        clustered: key_column(emitter, aggregate).is_some_and(clustered) || looked_up_in_order,
         in_order: rows.in_one_pass
             && key_words == 1
             && sets.words.is_empty()
             && key_column(emitter, aggregate).is_some_and(in_order),
         collisions: collisions(emitter, aggregate),
-        hot: is_hot(emitter, aggregate, context.graph.results[into].estimate),
+        hot,
         room: context.graph.group_room,
         registers_possible: true,
         shared_possible: true,
@@ -123,16 +132,26 @@ pub(in crate::codegen) fn aggregate_sink(
             regrouped,
             sets.words,
         );
+        let kept = kept_groups(context, into, &layout, emitter.state)?;
+        if kept.is_some() {
+            let how =
+                format!("groups of {name} are written down where they pass the filter behind");
+            context.choices.push(how);
+        }
         return Ok(EmittedSink::Aggregate {
             into,
             layout: Box::new(layout),
             clustered: true,
             key_lines,
+            kept,
             profile,
         });
     }
-    let mut layout =
-        GroupsLayout::new(keys, key_words, &aggregates, (placement, slots), sets.words);
+    let placed = |placement| {
+        let (keys, sets) = (keys.clone(), sets.words.clone());
+        GroupsLayout::new(keys, key_words, &aggregates, (placement, slots), sets)
+    };
+    let mut layout = placed(placement);
     // Rows in the order of the key are added up in runs, which do not queue.
     let clustered = profile.clustered || of_one_match_row(context, aggregate, source, into);
     if !clustered {
@@ -142,12 +161,20 @@ pub(in crate::codegen) fn aggregate_sink(
             || rows_queue(profile.arriving, bound, groups)
             || may_be_hot(aggregate, profile.arriving, groups);
         layout.front = sizes::front_slots(&layout, device, queues, groups);
+        if layout.front > 0 && placement == GroupPlacement::GlobalDense {
+            // A table in front that takes more than all states would: these have places without a search.
+            let shared = placed(GroupPlacement::Shared);
+            if sizes::shared_states(&shared) <= sizes::shared_states(&layout) {
+                layout = shared;
+            }
+        }
     }
     Ok(EmittedSink::Aggregate {
         into,
         layout: Box::new(layout),
         clustered,
         key_lines,
+        kept: None,
         profile,
     })
 }
@@ -187,27 +214,42 @@ fn collisions(emitter: &Emitter<'_>, aggregate: &Aggregate) -> Option<f64> {
 }
 
 /// Is one group so much larger than the others that its rows would queue at one place in memory?
-fn is_hot(emitter: &Emitter<'_>, aggregate: &Aggregate, groups: u64) -> bool {
+fn is_hot(
+    (emitter, steps): (&Emitter<'_>, &[EmittedStep]),
+    aggregate: &Aggregate,
+    groups: u64,
+) -> bool {
     /// Two rows are of the same group more often than this: a group has more than 1 % of the rows, or nearly.
     const LEAST: f64 = 5e-5;
     /// … and this much more often than with groups of one size.
     const TIMES: f64 = 4.0;
-    let collisions = |key: &crate::expr::Expr| {
-        let Node::Column(index) = &key.node else {
+    // All keys together tell more rows apart than any of them.
+    let Some(key) = key_index(aggregate) else {
+        return false;
+    };
+    // Rows that look up the same entry are of the same group.
+    let sampled = emitter
+        .columns
+        .get(looked_up_by(steps, key).unwrap_or(key))
+        .and_then(|column| match &column.shape {
+            Shape::Resident(column) => column.statistics.sketch.as_ref()?.collisions(),
+            _ => None,
+        });
+    sampled.is_some_and(|together| together > LEAST && together * groups.max(1) as f64 > TIMES)
+}
+
+/// The column that rows look the entry up by which has column `index`, if it is one alone.
+fn looked_up_by(steps: &[EmittedStep], index: usize) -> Option<usize> {
+    steps.iter().find_map(|step| {
+        let EmittedStep::Probe(probe) = step else {
             return None;
         };
-        match emitter.columns.get(*index).map(|c| &c.shape) {
-            Some(Shape::Resident(column)) => column.statistics.sketch.as_ref()?.collisions(),
+        let (first, columns) = probe.payload;
+        match probe.columns.as_slice() {
+            [by] if (first..first + columns).contains(&index) => Some(*by),
             _ => None,
         }
-    };
-    // All keys together tell more rows apart than any of them.
-    let all: Option<Vec<f64>> = aggregate.keys.iter().map(collisions).collect();
-    let together = match all {
-        Some(all) if all.len() == 1 => all[0],
-        _ => return false,
-    };
-    together > LEAST && together * groups.max(1) as f64 > TIMES
+    })
 }
 
 /// Are rows grouped by what is computed of their columns, with many rows a group? A function leads many values to few, some of which
@@ -221,13 +263,18 @@ fn may_be_hot(aggregate: &Aggregate, rows: u64, groups: u64) -> bool {
 
 /// The column that rows are grouped by, if it is one alone.
 fn key_column<'a>(emitter: &'a Emitter<'_>, aggregate: &Aggregate) -> Option<&'a ScopeColumn> {
+    emitter.columns.get(key_index(aggregate)?)
+}
+
+/// Its number.
+fn key_index(aggregate: &Aggregate) -> Option<usize> {
     match aggregate.keys.as_slice() {
         [
             Expr {
                 node: Node::Column(index),
                 ..
             },
-        ] => emitter.columns.get(*index),
+        ] => Some(*index),
         _ => None,
     }
 }

@@ -5,6 +5,8 @@
 //! and meet those in a hash table in device memory; so do groups beyond those that a block has room for. Nothing is cleared,
 //! sorted or looked up for all other groups, however sparse or wide their keys are.
 //!
+//! Groups that nobody keeps ([`super::kept`]) are not written down.
+//!
 //! Bytes moved: every row is read once, every group is written once; the states of those that are added to are cleared by who finds
 //! them first. 600 M rows of a key of 4 and an argument of 2 bytes in 150 M groups with states of 8 bytes are 3.6 + 1.8 GB, 1.3 ms
 //! at 4.2 TB/s. An H100, which copies at 2.9, takes 3.0 ms for them: the instructions of numbering and adding up are what it waits for.
@@ -31,6 +33,9 @@ impl KernelWriter<'_> {
         let window = of.window;
         let keys = window * u64::from(of.key_bytes);
         self.share(&format!("{t} run_keys[{window}]"), keys as usize);
+        if self.pipeline.sink.kept_groups().is_some() {
+            self.begin_kept();
+        }
         self.begin_strays(groups, of);
     }
 
@@ -44,7 +49,11 @@ impl KernelWriter<'_> {
         };
         let codes: Vec<String> = groups.layout.keys.iter().map(codes::code).collect();
         let key = codes::packed_words(&groups.layout.keys, &codes, 1).remove(0);
-        let count = self.control(groups.into, ControlWord::Count);
+        // Groups that are tested first get their numbers later.
+        let numbered = match self.pipeline.sink.kept_groups() {
+            Some(_) => "(u64*)0".to_string(),
+            None => format!("&{}", self.control(groups.into, ControlWord::Count)),
+        };
         line!(self, "    {t} key_of[WL_ROWS] = {{}};");
         line!(self, "    if (live != 0) {{");
         self.row_loop(&lines[..key_lines], "live");
@@ -53,7 +62,7 @@ impl KernelWriter<'_> {
         line!(self, "    u32 run_of_row[WL_ROWS];");
         line!(
             self,
-            "    const u32 runs = block_number_runs<{window}>(key_of, live, shared.runs, shared.run_keys, &{count}, run_of_row);"
+            "    const u32 runs = block_number_runs<{window}>(key_of, live, shared.runs, shared.run_keys, {numbered}, run_of_row);"
         );
         let run = RunOfRow {
             data_type: "u32".to_string(),
@@ -64,7 +73,12 @@ impl KernelWriter<'_> {
             writer.closing_run(groups, of, name, partial);
         });
         line!(self, "    __syncthreads();");
-        self.write_runs(groups, of);
+        let kept = self.pipeline.sink.kept_groups().cloned();
+        let tested = kept.is_some();
+        if let Some(kept) = kept {
+            self.keep_runs(groups, of, kept);
+        }
+        self.write_runs(groups, of, tested);
     }
 
     /// The C++ lambda `name`, which adds `{partial}0`, `{partial}1` … to the group `run`, whose key is `key`.
@@ -108,8 +122,8 @@ impl KernelWriter<'_> {
         format!("numbered_state<{stride}>(numbering, {key}, {GROUP_PROBES}, states, &{overflow})")
     }
 
-    /// Write the groups of a tile, and clear what the block has of them.
-    fn write_runs(&mut self, groups: &Groups, of: RegroupedLayout) {
+    /// Write the groups of a tile, of those that have been `tested` only the kept ones, and clear what the block has of them.
+    fn write_runs(&mut self, groups: &Groups, of: RegroupedLayout, tested: bool) {
         let accumulators = groups.plan().accumulators.clone();
         let (window, stride) = (of.window, groups.layout.stride);
         let keys = self.pointer(Slot::Result(groups.into, Part::Keys), of.key_pointer());
@@ -118,7 +132,15 @@ impl KernelWriter<'_> {
             "    for (u32 g = threadIdx.x; g < (runs < {window}u ? runs : {window}u); g += {}) {{",
             groups.threads
         );
-        line!(self, "      const u64 number = shared.runs.base + g - 1;");
+        let (number, written) = match tested {
+            true => {
+                line!(self, "      const u32 j = g / {}u;", groups.threads);
+                let before = "first_kept + (u32)__popc(kept & ((1u << j) - 1u))";
+                (before, "(kept >> j & 1u) != 0 && number < cap")
+            }
+            false => ("shared.runs.base + g - 1", "number < cap"),
+        };
+        line!(self, "      const u64 number = {number};");
         line!(self, "      if (g == 0 || g + 1 == runs) {{");
         line!(self, "        const auto meet = [&]() {{");
         self.stray_state(groups, "shared.run_keys[g]", "return");
@@ -128,7 +150,7 @@ impl KernelWriter<'_> {
             line!(self, "        {add}");
         }
         line!(self, "        }};\n        meet();");
-        line!(self, "      }} else if (number < cap) {{");
+        line!(self, "      }} else if ({written}) {{");
         line!(self, "        {keys}[number] = shared.run_keys[g];");
         line!(self, "        u8* const at = states + number * {stride};");
         for (i, a) in accumulators.iter().enumerate() {

@@ -132,13 +132,24 @@ pub(in crate::codegen) fn front_slots(
     let fits = sizes
         .into_iter()
         .find(|slots| *slots >= groups.saturating_mul(2));
-    match fits {
+    let slots = match fits {
         Some(slots) if in_slot || hot => slots,
         None if in_slot && sizes[2] >= groups => sizes[2],
         None if hot => sizes[0],
-        _ => 0,
-    }
+        _ => return 0,
+    };
+    // Few groups do with less, which leaves room for more blocks. Those of a table without gaps are known, of others there may be more
+    // than were thought.
+    let enough = match layout.hashed() {
+        true => groups.saturating_mul(ROOMY),
+        false => layout.slots.saturating_mul(2),
+    };
+    slots.min(enough.clamp(LEAST_FRONT, 1 << 40).next_power_of_two())
 }
+
+/// Slots of such a table at least, and for each group that is thought to be there.
+const LEAST_FRONT: u64 = 256;
+const ROOMY: u64 = 8;
 
 /// Bytes of shared memory of a table of `slots` slots in front of one in device memory.
 fn front_bytes(layout: &GroupsLayout, slots: u64) -> u64 {

@@ -28,6 +28,8 @@ pub(in crate::codegen) struct Groups {
     pub(in crate::codegen) threads: u64,
     /// Rows of one group follow each other: a thread adds up a run of them before it touches the table.
     pub(in crate::codegen) runs: bool,
+    /// … and keeps what it has of one from tile to tile: in kernels whose warps go over tiles together.
+    pub(in crate::codegen) carried: bool,
     /// States in registers or in a thread's column of shared memory.
     pub(in crate::codegen) private: bool,
     /// Bytes of shared memory for private states; 0: they are in registers.
@@ -132,13 +134,16 @@ impl KernelWriter<'_> {
             && !keys.is_empty()
             && slots * state > PRIVATE_REGISTERS
             && bytes <= PRIVATE_BYTES;
+        let runs = *clustered
+            && layout.front == 0
+            && layout.distinct_words.is_empty()
+            && (layout.regrouped.is_some()
+                || layout.key_words == 1
+                    && (layout.hashed() || layout.placement == GroupPlacement::GlobalDense));
+        let in_order = layout.regrouped.is_some_and(|of| of.how == Regroup::Runs);
         Ok(Groups {
-            runs: *clustered
-                && layout.front == 0
-                && layout.distinct_words.is_empty()
-                && (layout.regrouped.is_some()
-                    || layout.key_words == 1
-                        && (layout.hashed() || layout.placement == GroupPlacement::GlobalDense)),
+            runs,
+            carried: runs && !in_order && !self.pipeline.warps_alone(),
             into: *into,
             slots,
             threads,
@@ -245,6 +250,9 @@ impl KernelWriter<'_> {
                 line!(self, "  __syncthreads();");
             }
         }
+        if groups.carried {
+            self.begin_carried_runs(&groups);
+        }
         Ok(())
     }
 
@@ -266,6 +274,9 @@ impl KernelWriter<'_> {
         let accumulators = groups.plan().accumulators.clone();
         if groups.is_runs() {
             return Ok(());
+        }
+        if groups.carried {
+            self.end_carried_runs();
         }
         if groups.private {
             self.gather_warps(&groups);

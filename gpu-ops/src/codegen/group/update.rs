@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use warpline_cuda::kernels::GROUP_PROBES;
 
-use super::run_loop::RunOfRow;
+use super::run_loop::run_of_row;
 use super::states::Groups;
 use crate::codegen::ir::accumulator::{Accumulator, EVERY_ROW, StateKind};
 use crate::codegen::ir::aggregates::AccumulatorPlan;
@@ -48,23 +48,17 @@ impl KernelWriter<'_> {
     /// Add up rows as long as their key stays the same, and only then go to the table: the rows of a
     /// sorted column take as many atomics as they have keys.
     fn runs(&mut self, groups: &Groups, lines: &[String]) {
-        let layout = &groups.layout;
-        let codes: Vec<String> = layout.keys.iter().map(codes::code).collect();
-        let number = if layout.regrouped.is_some() {
-            "group_of[k]".to_string()
-        } else if groups.hashed() {
-            codes::packed_words(&layout.keys, &codes, 1).remove(0)
-        } else {
-            codes::dense_code(&layout.keys, &codes)
-        };
-        let run = RunOfRow {
-            data_type: "u64".to_string(),
-            number,
-            beside: None,
-        };
-        self.add_up_runs(groups, lines, &run, &|writer, name, partial| {
-            writer.closing(groups, name, partial);
-        });
+        if groups.carried {
+            return self.carry_runs(groups, lines);
+        }
+        self.add_up_runs(
+            groups,
+            lines,
+            &run_of_row(groups),
+            &|writer, name, partial| {
+                writer.closing(groups, name, partial);
+            },
+        );
     }
 
     fn update(&mut self, groups: &Groups) {
@@ -218,7 +212,7 @@ impl KernelWriter<'_> {
     }
 
     /// The C++ lambda `name`, which adds `{partial}0`, `{partial}1` … to the state of the group `run`.
-    fn closing(&mut self, groups: &Groups, name: &str, partial: &str) {
+    pub(super) fn closing(&mut self, groups: &Groups, name: &str, partial: &str) {
         line!(self, "      const auto {name} = [&]() {{");
         self.find_state(groups, &["run".to_string()], "return");
         for (i, a) in groups.plan().accumulators.iter().enumerate() {

@@ -39,13 +39,27 @@ pub(in crate::codegen) struct EmittedPipeline {
 }
 
 impl EmittedPipeline {
+    /// Are some statements for one row, and others for as many as a thread holds?
+    pub(in crate::codegen) fn rows_vary(&self) -> bool {
+        self.refill.is_some() || self.sink.kept_groups().is_some()
+    }
+
     /// Do the warps of a block come to the sink at different times?
     pub(in crate::codegen) fn warps_alone(&self) -> bool {
         self.tree.is_some() || self.refill.is_some()
     }
 }
 
+/// Tests that groups must pass to be of use, over their keys and finished calls.
+#[derive(Clone)]
+pub(in crate::codegen) struct KeptGroups {
+    /// The columns of a group that a thread holds.
+    pub(in crate::codegen) scope: Vec<ScopeColumn>,
+    pub(in crate::codegen) tests: Vec<Test>,
+}
+
 /// A condition that rows must meet.
+#[derive(Clone)]
 pub(in crate::codegen) struct Test {
     pub(in crate::codegen) columns: Vec<usize>,
     /// What all threads of the block do before.
@@ -124,6 +138,8 @@ pub(in crate::codegen) enum EmittedSink {
         clustered: bool,
         /// The first statements of the sink, which are all that the keys need.
         key_lines: usize,
+        /// Groups that the kernel has whole are tested before they are written down.
+        kept: Option<KeptGroups>,
     },
     /// Rows that are brought together by key before they are aggregated.
     Collect {
@@ -157,6 +173,14 @@ impl EmittedStep {
 }
 
 impl EmittedSink {
+    /// What groups are tested by before they are written down.
+    pub(in crate::codegen) fn kept_groups(&self) -> Option<&KeptGroups> {
+        match self {
+            Self::Aggregate { kept, .. } => kept.as_ref(),
+            _ => None,
+        }
+    }
+
     /// The result at whose end every row that comes gets a place.
     pub(in crate::codegen) fn appends_all(&self) -> Option<ResultId> {
         let (into, all) = match self {

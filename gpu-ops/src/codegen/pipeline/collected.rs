@@ -172,6 +172,7 @@ pub(in crate::codegen) fn pipelines(
         profile,
         clustered: how.sorts_keys() || how == Regroup::SortNumbers,
         key_lines: 0,
+        kept: None,
     };
     Ok((writer, begun.ended(sink, lines, read, threads)))
 }

@@ -108,6 +108,7 @@ pub(in crate::codegen) fn hash_tables(
         profile,
         clustered: false,
         key_lines: 0,
+        kept: None,
     };
     let threads = sizes::block_threads(&sink, context.device);
     Ok((writer, begun.ended(sink, lines, read, threads)))

@@ -118,7 +118,7 @@ pub(in crate::codegen) fn pipeline(
                 *into,
                 aggregate,
                 &device,
-                &pipeline.source,
+                (&pipeline.source, steps.as_slice()),
                 (bound, begun.rows_a_thread, rows),
             )?;
             sink_lines = std::mem::take(&mut emitter.lines);

@@ -15,6 +15,9 @@ use crate::graph::{IndexKind, ProbeKind, ResultId, Source};
 /// Listed pairs that one thread handles at a time.
 const LISTED_ROWS: u32 = 4;
 
+/// Pairs of ranges that one thread handles at a time: it waits for the rows of both at once, and for their ranges mostly once.
+const RANGED_ROWS: u32 = 2;
+
 /// Emit `source`.
 pub(in crate::codegen) fn source(
     context: &Context<'_>,
@@ -171,7 +174,7 @@ fn pairs(
     let (bound, thread_rows) = match (kind.appends_payload() && !layout.unique, joined) {
         (false, Some(_)) => (known.bound, LISTED_ROWS),
         (true, Some(_)) => (known.bound.saturating_mul(built.max(1)), LISTED_ROWS),
-        (_, None) => (known.bound.saturating_mul(built.max(1)), 1),
+        (_, None) => (known.bound.saturating_mul(built.max(1)), RANGED_ROWS),
     };
     Ok(EmittedSource {
         rows: SourceRows::Pairs(matches),

@@ -56,10 +56,10 @@ pub(in crate::codegen) fn write(
         | EmittedSink::Build { into, .. } => Some(*into),
         EmittedSink::Discard => None,
     };
-    // Where warps gather rows, statements in front of that and behind it are for other numbers of rows.
-    let rows = match pipeline.refill {
-        Some(_) => String::new(),
-        None => format!("#define WL_ROWS {thread_rows}\n"),
+    // Where warps gather rows, statements in front of that and behind it are for other numbers of rows; so are tests of groups.
+    let rows = match pipeline.rows_vary() {
+        true => String::new(),
+        false => format!("#define WL_ROWS {thread_rows}\n"),
     };
     let mut source = format!(
         "#define WL_BLOCK_THREADS {block_threads}\n{rows}#include \"simt.cuh\"\n\

@@ -25,6 +25,13 @@ impl KernelWriter<'_> {
 
     /// The whole kernel.
     pub(in crate::codegen) fn tile_kernel(&mut self) -> Result<()> {
+        if self.pipeline.rows_vary() {
+            line!(
+                self,
+                "  constexpr u32 WL_ROWS = {};",
+                self.pipeline.thread_rows
+            );
+        }
         line!(self, "  u32 fault = 0;");
         self.begin_sink()?;
         let rows = self.source_count();

@@ -68,20 +68,71 @@ fn queries(table: &str) -> Vec<String> {
         format!("SELECT k, count(*) AS n FROM {table} GROUP BY k"),
         format!("SELECT k, sum(id) AS s FROM {table} WHERE id % 97 = 3 GROUP BY k"),
         format!("SELECT k, max(a) AS m FROM {table} WHERE a > 100000 AND b GROUP BY k"),
-        format!("SELECT count(*) AS n, sum(s) AS s FROM (SELECT k, sum(a) AS s FROM {table} GROUP BY k) g WHERE s > 0"),
     ]
     .into()
+}
+
+/// Groups of which a filter drops some, all or none. Whether it is asked before they are written down.
+fn filtered(table: &str) -> Vec<(String, bool)> {
+    let having =
+        |condition: &str| format!("SELECT k, {CALLS} FROM {table} GROUP BY k HAVING {condition}");
+    let mut queries: Vec<(String, bool)> = [
+        ("count(*) = 3", true),
+        ("count(*) > 0", false),
+        ("count(*) > 1000000", true),
+        ("sum(a) > 5 AND count(a) < 4", true),
+        ("avg(x) > 0 OR max(a) IS NULL", true),
+        ("min(f) < 0.0", true),
+        ("sum(a) FILTER (WHERE b) > k", true),
+        ("max(t) >= 'x'", false),
+        ("max(t) >= 'x' AND sum(a) > 5", false),
+    ]
+    .map(|(condition, before)| (having(condition), before))
+    .into();
+    queries.extend([
+        (
+            format!(
+                "SELECT id, a FROM {table} WHERE k IN (SELECT k FROM {table} GROUP BY k HAVING count(*) > 6)"
+            ),
+            true,
+        ),
+        (
+            format!(
+                "SELECT count(*) AS n, sum(s) AS s FROM (SELECT k, sum(a) AS s FROM {table} GROUP BY k) g WHERE s <= 3"
+            ),
+            true,
+        ),
+        (
+            format!(
+                "WITH g AS (SELECT k, sum(a) AS s FROM {table} GROUP BY k) SELECT k, s FROM g WHERE s > (SELECT max(s) FROM g) / 2"
+            ),
+            false,
+        ),
+    ]);
+    queries
 }
 
 /// All are right, and their groups were made of runs.
 #[track_caller]
 fn check(fixture: &Fixture, table: &str) {
-    let queries = queries(table);
+    let mut queries = queries(table);
+    queries.extend(filtered(table).into_iter().map(|(sql, _)| sql));
     check_all(fixture, queries.clone());
     // The columns are resident now, so that plans show the choice.
     for sql in queries {
         let plan = fixture.explain(&sql);
         assert!(plan.contains(" in runs"), "{sql}\n{plan}");
+    }
+}
+
+/// Groups are tested before they are written down where that is possible.
+#[track_caller]
+fn check_tests(fixture: &Fixture, table: &str) {
+    for (sql, tested) in filtered(table) {
+        let plan = fixture.explain(&sql);
+        let words: Vec<&str> = plan.split_whitespace().collect();
+        let told = words.join(" ").contains("are written down where they pass");
+        assert_eq!(told, tested, "{sql}\n{plan}");
     }
 }
 
@@ -114,8 +165,10 @@ fn of_any_length() {
     let fixture = fixture()
         .batches("mixed", batches(&keys(mixed.iter().copied(), 7)))
         .batches("sparse", batches(&keys(mixed, 1 << 47)));
-    check(&fixture, "mixed");
-    check(&fixture, "sparse");
+    for table in ["mixed", "sparse"] {
+        check(&fixture, table);
+        check_tests(&fixture, table);
+    }
 }
 
 #[test]
@@ -170,4 +223,48 @@ fn rows_that_are_not_in_order_are_grouped_otherwise() {
     // Behind a join that keeps the order of the rows that look keys up.
     let sql = "SELECT l.k, count(*) AS c, sum(r.a) AS s FROM t l JOIN (SELECT DISTINCT d, d * 2 AS a FROM t) r ON l.a = r.d GROUP BY l.k";
     fixture.check(sql);
+}
+
+/// Groups of thousands of rows beside such of a few, which warps add up from tile to tile, by keys of the rows, by keys that they
+/// look up, and over the pairs of a join.
+#[test]
+fn hot_groups_go_on_from_tile_to_tile() {
+    let mut lengths = vec![3, 9_000, 1, 1, 300, 31, 33, 20_000];
+    lengths.extend(std::iter::repeat_n(2, 2_000));
+    lengths.extend([700, 64, 32, 12_000]);
+    let fixture = Fixture::open(test_device(), true, &[])
+        .batches("l", batches(&keys(lengths.iter().copied(), 1)))
+        .table_from(
+            "o",
+            "SELECT value - 5 AS k, value % 7 AS c, (value * 37 % 1500)::INT AS g, 's' || (value % 3) AS s \
+             FROM generate_series(0, 2100) WHERE value % 5 < 4",
+        );
+    let queries = || {
+        [
+            format!("SELECT k, {CALLS} FROM l GROUP BY k"),
+            format!("SELECT k, {CALLS} FROM l WHERE id % 3 = 1 AND id % 2048 > 300 GROUP BY k"),
+            format!("SELECT g, {CALLS} FROM l JOIN o ON l.k = o.k GROUP BY g"),
+            "SELECT g, sum(a) AS s, count(*) AS n FROM l JOIN o ON l.k = o.k WHERE b AND o.c < 5 GROUP BY g".to_string(),
+            "SELECT c, s, sum(a) AS t, min(f) AS f FROM l JOIN o ON l.k = o.k GROUP BY c, s".to_string(),
+            "SELECT o.k, o.g, sum(l.a) AS s, max(l.x) AS x, min(o.s) AS w FROM o JOIN l ON l.k = o.k WHERE o.g > 40 GROUP BY o.k, o.g".to_string(),
+            "SELECT o.g, avg(l.x) AS a FROM o JOIN l ON l.k = o.k WHERE o.c = 3 GROUP BY o.g".to_string(),
+            "SELECT sum(l.a) AS s FROM l, o WHERE l.k = o.k AND o.c < 2 AND l.a < (SELECT avg(r.a) FROM l r WHERE r.k = o.k)".to_string(),
+        ]
+    };
+    for group_by in [
+        "auto",
+        "global",
+        "hgb",
+        "shared",
+        "sgb_ur",
+        "sgb_tr",
+        "sgb_de_tr",
+        "pgb_tr",
+    ] {
+        fixture.set("warpline.group_by", group_by);
+        for index in ["auto", "off"] {
+            fixture.set("warpline.index_joins", index);
+            check_all(&fixture, queries());
+        }
+    }
 }

@@ -98,6 +98,53 @@ fn existence_of_other_values() {
     check_all(&fixture(), queries);
 }
 
+/// Several of these, of one table and of others, which may be asked of the same groups.
+#[test]
+fn existence_of_several_other_values() {
+    let mut queries = Vec::new();
+    for (one, other) in [
+        (
+            "l m WHERE m.b = l.b AND m.id <> l.id",
+            "l m WHERE m.b = l.b AND m.id <> l.id AND m.z > 2",
+        ),
+        (
+            "l m WHERE m.b = l.b AND m.x < l.x AND m.z = 5",
+            "l m WHERE m.b = l.b AND m.w > l.w AND m.x IS NULL",
+        ),
+        (
+            "l m WHERE m.b = l.b AND m.x <> l.x AND l.z > 2",
+            "l m WHERE m.b = l.b AND m.x + 1 <> l.x AND m.z < 0",
+        ),
+        (
+            "l m WHERE m.b = l.b AND m.d > l.d",
+            "r m WHERE m.b = l.b AND m.x <> l.x",
+        ),
+        (
+            "r m WHERE m.b = l.b AND m.z <> l.z AND m.id > 7",
+            "r m WHERE m.b = l.b AND m.z <> l.z AND m.x > 0",
+        ),
+        (
+            "l m WHERE m.b = l.b AND m.id <> l.id",
+            "l m WHERE m.b = NOT l.b AND m.id <> l.id",
+        ),
+        (
+            "l m WHERE m.b = l.b AND m.z = l.z AND m.id <> l.id",
+            "l m WHERE m.b = l.b AND m.id <> l.id",
+        ),
+    ] {
+        for (first, second) in [("", ""), ("", "NOT "), ("NOT ", ""), ("NOT ", "NOT ")] {
+            queries.push(format!(
+                "SELECT id, s FROM l WHERE {first}EXISTS (SELECT 1 FROM {one}) AND {second}EXISTS (SELECT 1 FROM {other})"
+            ));
+            queries.push(format!(
+                "SELECT p.s, count(*) AS n FROM p JOIN l ON p.u = l.k WHERE l.x > -3 \
+                 AND {first}EXISTS (SELECT 1 FROM {one}) AND {second}EXISTS (SELECT 1 FROM {other}) GROUP BY p.s"
+            ));
+        }
+    }
+    check_all(&fixture(), queries);
+}
+
 /// The rows that one existence test has marked, or left unmarked, go through ranges of matches in the next.
 #[test]
 fn existence_after_existence() {
