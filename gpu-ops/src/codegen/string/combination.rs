@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, BooleanArray, Decimal32Array, Decimal64Array, Decimal128Array, Int32Array,
-    Int64Array, RecordBatch, UInt32Array, UInt64Array, new_null_array,
+    Int64Array, RecordBatch, UInt32Array, UInt64Array,
 };
 use arrow::compute::{concat, take};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::physical_expr::PhysicalExpr;
 
-use super::lookup::evaluate_batch;
+use super::lookup::{evaluate_batch, one_null};
 use crate::codegen::ir::range::Range;
 use crate::codegen::ir::refusal::{needs_codes, unsupported};
 use crate::codegen::ir::value::{CType, Meaning, Value};
@@ -83,7 +83,7 @@ impl Emitter<'_> {
         let data_type = &input.data_type;
         if value.is_null() {
             return Ok(Domain {
-                values: new_null_array(data_type, 1),
+                values: one_null(data_type)?,
                 place: "0".into(),
             });
         }
@@ -135,7 +135,7 @@ impl Emitter<'_> {
             Some(valid) => format!("({valid} ? {place} : {null})"),
             None => "0".into(),
         };
-        let nothing = new_null_array(data_type, 1);
+        let nothing = one_null(data_type)?;
         Ok(Domain {
             values: concat(&[&*known, &*nothing])?,
             place: self.bind(CType::I32, place),

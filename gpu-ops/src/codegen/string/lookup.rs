@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, new_null_array};
 use arrow::compute::concat;
 use arrow::datatypes::{DataType, Field, Schema, ToByteSlice};
 use datafusion::physical_expr::PhysicalExpr;
@@ -278,7 +278,7 @@ fn evaluate(
     let values = &dictionary.values;
     let parts = (0..values.len()).step_by(EVALUATED);
     let parts = parts.map(|start| values.slice(start, EVALUATED.min(values.len() - start)));
-    let parts = parts.chain([new_null_array(values.data_type(), 1)]);
+    let parts = parts.chain([one_null(data_type)?]);
     let results = map(parts.collect(), |part| {
         evaluate_part(function, part, data_type)
     })?;
@@ -291,6 +291,16 @@ fn evaluate(
         start.elapsed()
     );
     Ok(results)
+}
+
+/// One NULL. A dictionary has a value beside it: kernels of arrow panic over one without any.
+pub(super) fn one_null(data_type: &DataType) -> Result<ArrayRef> {
+    let DataType::Dictionary(_, value) = data_type else {
+        return Ok(new_null_array(data_type, 1));
+    };
+    let both: ArrayRef = Arc::new(StringArray::from(vec![Some(""), None]));
+    let both = arrow::compute::cast(&arrow::compute::cast(&both, value)?, data_type)?;
+    Ok(both.slice(1, 1))
 }
 
 fn evaluate_part(
@@ -332,4 +342,19 @@ pub(super) fn evaluate_batch(
         DataType::Dictionary(_, value) => arrow::compute::cast(&results, value)?,
         _ => results,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_null_of_a_dictionary_has_a_value_beside_it() {
+        let strings = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+        let null = one_null(&strings).expect("a NULL");
+        assert_eq!((null.len(), null.null_count()), (1, 1));
+        assert_eq!(null.as_any_dictionary().normalized_keys(), [0]);
+        let plain = one_null(&DataType::Utf8View).expect("a NULL");
+        assert_eq!((plain.len(), plain.null_count()), (1, 1));
+    }
 }

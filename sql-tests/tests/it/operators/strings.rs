@@ -59,6 +59,14 @@ fn fixture() -> Fixture {
                 strings(drawn(&["1969-12-31", "2000-02-29"], ROWS, Nulls::Some, 6)),
             ),
             ("none", strings(drawn(&TEXTS, ROWS, Nulls::All, 7))),
+            // A dictionary without values.
+            (
+                "void",
+                dictionary(
+                    &strings(drawn(&TEXTS, ROWS, Nulls::All, 7)),
+                    DataType::Int32,
+                ),
+            ),
             (
                 "v",
                 primitive::<Int32Type>(drawn(&[1, 5, 9], ROWS, Nulls::Some, 8)),
@@ -91,9 +99,14 @@ fn conditions_on_strings() {
         "{} = 'a' OR {} LIKE '%本%'",
         "strpos({}, ' ') > 0",
     ];
+    // Plain DataFusion panics where a dictionary without values is compared with itself.
+    let with_itself = ["{} LIKE {} || '%'", "{} LIKE '%a%' OR {} LIKE {} || '_'"];
     let mut conditions = Vec::new();
-    for column in ["s", "large", "vw", "dict", "none"] {
+    for column in ["s", "large", "vw", "dict", "none", "void"] {
         conditions.extend(templates.map(|t| t.replace("{}", column)));
+        if column != "void" {
+            conditions.extend(with_itself.map(|t| t.replace("{}", column)));
+        }
     }
     check_conditions(&fixture, "t", &conditions);
     check_all(
