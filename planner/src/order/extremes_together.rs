@@ -12,11 +12,10 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
-use warpline_gpu::expr::{BinaryOp, Expr, Node};
+use warpline_gpu::expr::Expr;
 use warpline_gpu::pipeline::{Aggregate, AggregateCall};
 
-use crate::rel::expr::{all_same, columns, renumber, substitute_all};
+use crate::rel::expr::{all_of, all_same, columns, renumber, substitute, substitute_all};
 use crate::rel::rewrite::is_same_table;
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef, ScanTable};
 
@@ -56,7 +55,7 @@ pub(super) fn together(second: &Join, first: &Join) -> Option<RelRef> {
     for of in [&a, &b] {
         for call in &of.aggregate.calls {
             calls.push(AggregateCall {
-                filter: conjunction(&of.rows.conjuncts),
+                filter: all_of(of.rows.conjuncts.iter().cloned()),
                 ..call.clone()
             });
         }
@@ -120,29 +119,13 @@ pub(super) fn together(second: &Join, first: &Join) -> Option<RelRef> {
     Some(with(second, joined, residual.collect()))
 }
 
-fn conjunction(conjuncts: &[Expr]) -> Option<Expr> {
-    conjuncts.iter().cloned().reduce(|left, right| Expr {
-        nullable: left.nullable || right.nullable,
-        data_type: DataType::Boolean,
-        node: Node::Binary {
-            op: BinaryOp::And,
-            left: Box::new(left),
-            right: Box::new(right),
-        },
-    })
-}
-
 /// The groups that `rel` is, of rows of a table.
 fn groups(rel: &RelRef) -> Option<Groups> {
     let RelKind::Aggregate { input, aggregate } = &rel.kind else {
         return None;
     };
     let rows = rows(input)?;
-    let over = |expr: &Expr| -> Option<Expr> {
-        substitute_all(std::slice::from_ref(expr), &rows.values)
-            .ok()?
-            .pop()
-    };
+    let over = |expr: &Expr| substitute(expr, &rows.values).ok();
     let keys = aggregate.keys.iter().map(over).collect::<Option<_>>()?;
     let calls = aggregate.calls.iter().map(|call| {
         let argument = match &call.argument {
