@@ -325,6 +325,9 @@ pub struct Build {
     pub join: Option<MaterializedJoin>,
     /// An index that takes much memory is to be a hash table even where the keys have a range.
     pub prefer_hash: bool,
+    /// Of all rows of a table, and kept for later queries: where keys repeat, entries of one key are to lie side by side, with what
+    /// probes append of them. To bring them together costs more than one query gains.
+    pub clustered: bool,
     /// Why that, or why an index: one line for EXPLAIN; may be empty.
     pub reason: String,
 }

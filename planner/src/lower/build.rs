@@ -226,6 +226,7 @@ impl Lowerer<'_> {
         build.existence = spec.existence;
         build.join = spec.algorithm.join;
         build.prefer_hash = spec.algorithm.prefer_hash;
+        build.clustered = spec.algorithm.kept;
         build.reason = spec.algorithm.reason;
         self.close(open, Sink::Build { into, build });
         if !spec.track_matches {

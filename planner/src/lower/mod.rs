@@ -518,6 +518,7 @@ fn keyed_build(keys: Vec<Expr>, payload: Vec<Expr>) -> Build {
         existence: false,
         join: None,
         prefer_hash: false,
+        clustered: false,
         reason: String::new(),
     }
 }

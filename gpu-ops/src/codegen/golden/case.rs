@@ -198,6 +198,7 @@ impl Case {
             existence: false,
             join: None,
             prefer_hash: false,
+            clustered: false,
             reason: String::new(),
         };
         options(&mut build);

@@ -147,3 +147,32 @@ fn join_sorted() {
     case.rows(Source::Scan(0), vec![Stage::Probe(above)], vec![column(ID)]);
     check("join_sorted", case);
 }
+
+/// An index that is kept: no list of entries stands between a key's range and the payload.
+#[test]
+fn join_clustered() {
+    let mut case = Case::indexed(IndexKind::Perfect);
+    let payload = vec![column(PRICE), column(STATUS)];
+    let index = case.build(vec![column(CUSTOMER)], payload, |build| {
+        build.clustered = true;
+    });
+    let dearer = binary(
+        BinaryOp::Lt,
+        column(PRICE),
+        like(8, PRICE, false),
+        DataType::Boolean,
+    );
+    let some = Probe {
+        residual: vec![dearer],
+        ..probe(index, ProbeKind::Semi, vec![column(STATUS)])
+    };
+    case.rows(Source::Scan(0), vec![Stage::Probe(some)], vec![column(ID)]);
+    let matches = probe(index, ProbeKind::Inner, vec![column(CUSTOMER)]);
+    let pairs = vec![
+        like(0, ID, false),
+        like(1, PRICE, false),
+        like(2, STATUS, true),
+    ];
+    case.pairs(matches, vec![column(ID)], pairs);
+    check("join_clustered", case);
+}

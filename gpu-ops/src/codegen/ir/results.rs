@@ -326,6 +326,9 @@ pub struct IndexLayout {
     pub mark_sets: usize,
     /// Payload, addressed by entry (perfect unique: by key code).
     pub columns: Vec<ColumnLayout>,
+    /// With ranges: entries have been brought into their order, so that those of a range are neighbours, and no list tells which
+    /// they are.
+    pub clustered: bool,
     /// Rows to be joined in memory lie where the scanned table has them.
     pub borrowed: Option<Borrowed>,
 }
@@ -333,7 +336,7 @@ pub struct IndexLayout {
 impl IndexLayout {
     /// Does `r{r}rows` list the entries of each range? Else a range is of the entries themselves.
     pub(in crate::codegen) fn is_listed(&self) -> bool {
-        (!self.keys.is_empty() || self.order.is_some()) && !self.unique
+        (!self.keys.is_empty() || self.order.is_some()) && !self.unique && !self.clustered
     }
 
     /// A perfect index that is complete once its pipeline has run.

@@ -71,6 +71,7 @@ pub(in crate::codegen) fn build_sink(
     });
     // Rows without a key are left out unless somebody asks for them.
     let all = has_key.is_none() || keep_without_key;
+    let is_scan = scan.is_some();
     let scan = scan.filter(|_| all && matches!(join_keys, Some(Some(_))));
     let key = match join_keys {
         Some(Some(join)) if has_key.is_none() && scan.is_some() => {
@@ -129,10 +130,19 @@ pub(in crate::codegen) fn build_sink(
         }
         reason += &build.reason;
     }
+    let unique = build.unique && !keys.is_empty();
+    let has_ranges = matches!(kind, IndexKind::Perfect | IndexKind::Hash)
+        && !keys.is_empty()
+        && !unique
+        && !existence;
+    // Marks go by the number of the row.
+    let clustered = build.clustered && has_ranges && build.mark_sets == 0 && is_scan;
+    if clustered {
+        reason += ", entries of a key side by side";
+    }
     context
         .choices
         .push(format!("index {} is {kind}: {reason}", spec.name));
-    let unique = build.unique && !keys.is_empty();
     let codes = match (kind, &order) {
         (_, Some(order)) => {
             let packed = packed_words(&keys, &raw, key_words);
@@ -163,6 +173,7 @@ pub(in crate::codegen) fn build_sink(
         existence,
         mark_sets: build.mark_sets,
         columns: if existence { vec![] } else { columns },
+        clustered,
         borrowed,
     };
     let sink = EmittedSink::Build {

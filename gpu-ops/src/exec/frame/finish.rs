@@ -10,7 +10,7 @@ use crate::exec::frame::storage::Store;
 use crate::exec::portions::strategy::Sorting;
 use crate::exec::prepare::hints::with_slack;
 use crate::exec::prepare::kernel::PreparedSort;
-use crate::exec::prepare::part_sizes::{BlockSizes, sort_parts};
+use crate::exec::prepare::part_sizes::{BlockSizes, column_parts, sort_parts};
 use crate::exec::prepare::shapes::{IndexShape, Shape};
 use crate::graph::ResultId;
 use crate::primitives::{self, HashTable, KeyedRows, RankedRanges, RowCount, WordKeys};
@@ -81,6 +81,9 @@ impl Run<'_> {
             let mut extra = Store::default();
             extra.extend(&blocks, &mut self.frame.recycler, self.frame.stream, name)?;
             self.enter(result, index, &extra)?;
+            if index.clustered {
+                self.cluster(result, index, &extra)?;
+            }
             self.mark("build")?;
             let fitted = if self.frame.reads_sizes() && index.is_hash() {
                 let words = self.frame.control.read(self.frame.stream)?;
@@ -201,6 +204,39 @@ impl Run<'_> {
                 primitives::build_ranges(runtime, stream, &rows, offsets, entries)
             }
         }
+    }
+
+    /// Bring the payload of an index into the order of its ranges, from the order of the table's rows.
+    ///
+    /// Probes then read the entries of a key as neighbours: 32 bytes for each column of a row become as many as a value has.
+    /// Moved here, for each column: 4 bytes of the entry, a 32-byte sector and the value itself a row.
+    fn cluster(&mut self, result: ResultId, index: &IndexShape, extra: &Store) -> Result<()> {
+        let new = |part: Part| {
+            extra
+                .address(part)
+                .ok_or_else(|| GpuError::Internal(format!("a clustered index has no {part:?}")))
+        };
+        let entries = new(Part::Entries)?;
+        let rows = self.frame.count(result);
+        for size in column_parts(&index.columns, 0) {
+            let from = self.frame.address(result, size.part)?;
+            let into = new(size.part)?;
+            self.reports.kernels += 1;
+            // SAFETY: entries are numbers of rows, those behind the last one with a key are 0; both columns have a value for
+            // every row of the capacity.
+            unsafe {
+                primitives::gather(
+                    self.frame.runtime,
+                    self.frame.stream,
+                    from,
+                    entries,
+                    into,
+                    size.unit as u32,
+                    rows,
+                )?;
+            }
+        }
+        Ok(())
     }
 
     pub(in crate::exec) fn sort(&mut self, sort: &PreparedSort) -> Result<()> {

@@ -113,7 +113,12 @@ impl Shape {
                 let mut blocks = Vec::new();
                 let rows = if index.appends() { rows } else { index.domain };
                 if !index.columns.is_empty() {
-                    blocks.push(plain(column_parts(&index.columns, rows)));
+                    // The order of the table's rows is not the last where entries are clustered.
+                    blocks.push(BlockSizes {
+                        parts: column_parts(&index.columns, rows),
+                        fill: None,
+                        temporary: index.clustered,
+                    });
                 }
                 if let Some(keys) = index.join {
                     blocks.push(plain(vec![key_part(keys, rows)]));
@@ -173,10 +178,22 @@ impl Shape {
             index.domain
         };
         if index.has_ranges() {
-            blocks.push(plain(vec![
-                PartSize::new(Part::Offsets, 4, slots + 1),
-                PartSize::new(Part::Entries, 4, sizes.capacity),
-            ]));
+            let offsets = PartSize::new(Part::Offsets, 4, slots + 1);
+            let entries = PartSize::new(Part::Entries, 4, sizes.capacity);
+            if index.clustered {
+                blocks.push(plain(vec![offsets]));
+                blocks.push(BlockSizes {
+                    parts: vec![entries],
+                    // Rows without a key leave places at the end, which name a row all the same.
+                    fill: Some(0),
+                    temporary: true,
+                });
+                if !index.columns.is_empty() {
+                    blocks.push(plain(column_parts(&index.columns, sizes.capacity)));
+                }
+            } else {
+                blocks.push(plain(vec![offsets, entries]));
+            }
         }
         blocks
     }

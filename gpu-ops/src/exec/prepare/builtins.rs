@@ -6,7 +6,9 @@ use crate::codegen::{JoinKeys, WindowFill, WindowProgram};
 use crate::device::DeviceInfo;
 use crate::error::Result;
 use crate::exec::prepare::join_bits::{JoinBits, digits};
-use crate::exec::prepare::part_sizes::{ColumnShape, PartSize, arranged_parts, side_parts};
+use crate::exec::prepare::part_sizes::{
+    ColumnShape, PartSize, arranged_parts, column_parts, side_parts,
+};
 use crate::exec::prepare::shapes::{CollectedShape, IndexShape, JoinShape, Shape};
 use crate::graph::{Graph, ProbeKind, ResultId};
 use crate::pipeline::Regroup;
@@ -203,6 +205,11 @@ impl Builtins {
                     self.add(Builtin::Index(index.key_words));
                     if index.has_ranges() {
                         self.add(Builtin::Sums);
+                    }
+                    if index.clustered {
+                        for part in column_parts(&index.columns, 0) {
+                            self.add(Builtin::Gather(part.unit as u32));
+                        }
                     }
                 }
                 Shape::Collected(rows) => self.of_collected(rows),

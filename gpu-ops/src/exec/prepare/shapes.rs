@@ -138,6 +138,8 @@ pub(in crate::exec) struct IndexShape {
     /// Bits of the words by which entries are sorted; none where they are not.
     pub(in crate::exec) order_bits: Vec<u32>,
     pub(in crate::exec) columns: Vec<ColumnShape>,
+    /// Entries are brought into the order of their ranges.
+    pub(in crate::exec) clustered: bool,
 }
 
 /// Rows and slots that a result has room for.
@@ -270,6 +272,7 @@ impl Shape {
                     None => vec![],
                 },
                 columns: stored(index),
+                clustered: index.clustered,
             }),
         }
     }

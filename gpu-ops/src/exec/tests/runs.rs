@@ -41,6 +41,7 @@ fn index(kind: IndexKind, unique: bool) -> ResultLayout {
         existence: false,
         mark_sets: 0,
         columns: vec![u32_layout()],
+        clustered: false,
         borrowed: None,
     })
 }

@@ -25,7 +25,14 @@ fn index(kind: IndexKind, unique: bool, existence: bool) -> Shape {
                 key_alias: false,
             }]
         },
+        clustered: false,
     })
+}
+
+/// The parts of blocks that stay.
+fn kept(blocks: &[BlockSizes]) -> Vec<(Part, u64)> {
+    let kept = blocks.iter().filter(|block| !block.temporary);
+    parts(&kept.cloned().collect::<Vec<_>>())
 }
 
 fn parts(blocks: &[BlockSizes]) -> Vec<(Part, u64)> {
@@ -69,6 +76,21 @@ fn indexes_get_what_their_kind_needs() {
     assert_eq!(
         parts(&ranges.finishing(&sizes)),
         [(Part::Offsets, 1001), (Part::Entries, 10)]
+    );
+
+    let mut clustered = index(IndexKind::Perfect, false, false);
+    if let Shape::Index(index) = &mut clustered {
+        index.clustered = true;
+        index.mark_sets = 0;
+    }
+    assert_eq!(kept(&clustered.filling(&sizes)), []);
+    assert_eq!(
+        kept(&clustered.finishing(&sizes)),
+        [
+            (Part::Offsets, 1001),
+            (Part::Column(0), 10),
+            (Part::Valid(0), 10)
+        ]
     );
 
     let hash = index(IndexKind::Hash, true, false);

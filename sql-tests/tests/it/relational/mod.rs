@@ -6,6 +6,7 @@
 mod aggregates;
 mod balance;
 mod borrowed;
+mod clustered;
 mod constants;
 mod edges;
 mod facts;
