@@ -100,7 +100,7 @@ WL_KERNEL(scatter_entries, HashIndexArgs, args) {
 }
 
 // The same two halves where the one key word is the slot; words of `mask` (here the number of slots) and more
-// are no keys.
+// are no keys. Rows that are in the order of their words need no places and no second half.
 WL_KERNEL(count_dense, HashIndexArgs, args) {
   const u64 rows = bounded_rows(args.count, args.most);
   const u64 threads = (u64)gridDim.x * blockDim.x;
@@ -108,7 +108,7 @@ WL_KERNEL(count_dense, HashIndexArgs, args) {
     const u64 row = base + threadIdx.x;
     const u64 word = row < rows ? args.words[0][row] : WL_EMPTY_KEY;
     const u32 place = count_slot(args.offsets, word < args.mask ? (u32)word : WL_NO_SLOT32);
-    if (row < rows) args.place_of_row[row] = place;
+    if (row < rows && args.place_of_row != nullptr) args.place_of_row[row] = place;
   }
 }
 
@@ -155,7 +155,7 @@ WL_KERNEL(count_ranked, HashIndexArgs, args) {
     const u64 word = row < rows ? args.words[0][row] : WL_EMPTY_KEY;
     const u32 slot = word < args.mask ? (u32)ranked_find(args.keys, word) : WL_NO_SLOT32;
     const u32 place = count_slot(args.offsets, slot);
-    if (row < rows) args.place_of_row[row] = place;
+    if (row < rows && args.place_of_row != nullptr) args.place_of_row[row] = place;
   }
 }
 

@@ -64,7 +64,7 @@ pub use ir::program::{
 pub use ir::range::Range;
 pub use ir::results::{
     Borrowed, CONTROL_WORDS, CollectedLayout, ControlWord, GroupsLayout, IndexLayout, JoinKeys,
-    JoinedMatches, RegroupedLayout, ResultLayout,
+    JoinedMatches, RangeEntries, RegroupedLayout, ResultLayout,
 };
 pub use ir::slot::{ColumnPart, Part, Slot};
 pub use ir::state::LookupTable;

@@ -46,6 +46,8 @@ pub struct IndexProfile {
     pub existence: bool,
     /// As in [`super::Build`].
     pub prefer_hash: bool,
+    /// The rows of a table, in the order of the key, are the entries.
+    pub in_table: bool,
 }
 
 impl IndexProfile {

@@ -11,6 +11,7 @@ use super::sort::sort_rows;
 use super::{RowCount, check_numbered, exclusive_sum, fill, launch, one_each, scratch};
 use crate::device::{DevicePtr, Kernel, Stream};
 use crate::error::{GpuError, Result};
+use crate::memory::DeviceBuffer;
 use crate::runtime::Runtime;
 
 /// Most probes of an insertion. At half load the longest run of 10^9 keys is about 130 slots; a table
@@ -136,10 +137,10 @@ pub unsafe fn build_ranges(
 }
 
 /// As [`build_ranges`] where the one key word is the slot: row i belongs to slot `word[i]` of `domain`, or to none
-/// when `word[i] >= domain`.
+/// when `word[i] >= domain`. Without `entries` rows are in the order of their words, and offsets are all there is to find.
 ///
 /// # Errors
-/// As [`build_ranges`]; 4 bytes a row of scratch.
+/// As [`build_ranges`]; 4 bytes a row of scratch for entries.
 ///
 /// # Safety
 /// `word` has `rows.most()` words, `offsets` `domain + 1`, `entries` one a row.
@@ -150,17 +151,19 @@ pub unsafe fn build_dense_ranges(
     rows: RowCount,
     domain: u64,
     offsets: DevicePtr,
-    entries: DevicePtr,
+    entries: Option<DevicePtr>,
 ) -> Result<()> {
     check_numbered("a join index with keys", domain)?;
     check_numbered("a join index with rows", rows.most())?;
-    let places = scratch(runtime, stream, rows.most(), 4, "places of join rows")?;
+    let places = places(runtime, stream, rows, entries)?;
     let mut args = blank(rows);
     args.words[0] = word;
     args.mask = domain;
     args.offsets = offsets;
-    args.entry = entries;
-    args.place_of_row = places.ptr();
+    if let (Some(entries), Some(places)) = (entries, &places) {
+        args.entry = entries;
+        args.place_of_row = places.ptr();
+    }
     // SAFETY: as in `build_ranges`.
     unsafe {
         fill(runtime, stream, offsets, 0, domain * 4)?;
@@ -173,8 +176,22 @@ pub unsafe fn build_dense_ranges(
             RowCount::Known(domain),
             false,
         )?;
-        over_rows(runtime, stream, "scatter_dense", 1, &args)
+        match entries {
+            Some(_) => over_rows(runtime, stream, "scatter_dense", 1, &args),
+            None => Ok(()),
+        }
     }
+}
+
+/// Scratch for the place of each row among those of its key, where there are entries to write.
+fn places(
+    runtime: &Runtime,
+    stream: &Stream,
+    rows: RowCount,
+    entries: Option<DevicePtr>,
+) -> Result<Option<DeviceBuffer>> {
+    let places = |_| scratch(runtime, stream, rows.most(), 4, "places of join rows");
+    entries.map(places).transpose()
 }
 
 /// As [`build_dense_ranges`] where few of the possible keys occur: `ranks` (`u64*`, [`rank_words`] of them) numbers those
@@ -196,15 +213,17 @@ pub unsafe fn build_ranked_ranges(
     check_numbered("a join index with rows", rows.most())?;
     let words = rank_words(ranked.domain);
     let keys = rows.most().min(ranked.domain);
-    let places = scratch(runtime, stream, rows.most(), 4, "places of join rows")?;
+    let places = places(runtime, stream, rows, ranked.entries)?;
     let counts = scratch(runtime, stream, words + 1, 4, "keys of words of ranks")?;
     let mut args = blank(rows);
     args.words[0] = word;
     args.mask = ranked.domain;
     args.keys = ranked.ranks;
     args.offsets = ranked.offsets;
-    args.entry = ranked.entries;
-    args.place_of_row = places.ptr();
+    if let (Some(entries), Some(places)) = (ranked.entries, &places) {
+        args.entry = entries;
+        args.place_of_row = places.ptr();
+    }
     args.slot_of_row = counts.ptr();
     let over_words = HashIndexArgs {
         count: DevicePtr::NULL,
@@ -223,7 +242,10 @@ pub unsafe fn build_ranked_ranges(
         over_rows(runtime, stream, "count_ranked", 1, &args)?;
         let all = RowCount::Known(keys);
         exclusive_sum(runtime, stream, ranked.offsets, ranked.offsets, all, false)?;
-        over_rows(runtime, stream, "scatter_ranked", 1, &args)
+        match ranked.entries {
+            Some(_) => over_rows(runtime, stream, "scatter_ranked", 1, &args),
+            None => Ok(()),
+        }
     }
 }
 
@@ -273,8 +295,8 @@ pub struct RankedRanges {
     pub ranks: DevicePtr,
     /// `u32*`: where the entries of each key begin, by its number.
     pub offsets: DevicePtr,
-    /// `u32*`: the rows, key after key.
-    pub entries: DevicePtr,
+    /// `u32*`: the rows, key after key; `None` where they are in the order of their words.
+    pub entries: Option<DevicePtr>,
 }
 
 /// Words of ranks for so many possible keys.

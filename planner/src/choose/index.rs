@@ -100,7 +100,10 @@ fn perfect(
             true => (domain / 4).saturating_add(entries.saturating_mul(4)),
             false => domain.saturating_mul(4),
         };
-        places.saturating_add(entries.saturating_mul(payload + 12))
+        match profile.in_table {
+            true => places,
+            false => places.saturating_add(entries.saturating_mul(payload + 12)),
+        }
     };
     let most = budget.perfect_index();
     if bytes > most && bytes > hash_bytes {

@@ -15,7 +15,7 @@ use super::{Columns, Lowerer, OpenPipeline, keyed_build, read_by, unused};
 use crate::reason::Reason;
 use crate::rel::expr::{all_same, as_column, same, substitute, substitute_all};
 use crate::rel::{Join, RelKind, RelRef};
-use crate::stats::Proof;
+use crate::stats::{ColumnEstimate, Proof};
 
 /// An index that the graph has already, and what it was built from: joins of equal build sides share it.
 #[derive(Debug)]
@@ -84,6 +84,16 @@ impl Lowerer<'_> {
         } else {
             8.0 * rows + 4.0 * probing
         }
+    }
+
+    /// Does an index over the side with such a payload stay for later queries?
+    fn is_kept(&self, side: &Side<'_>, payload: &[usize]) -> bool {
+        let estimator = self.input.estimator;
+        let estimate = estimator.estimate(side.rel);
+        let columns = payload.iter().filter_map(|i| estimate.columns.get(*i));
+        let bytes = columns.map(ColumnEstimate::width).sum();
+        let kept = estimator.kept_cost(side.rel, &side.keys, Some(bytes));
+        side.order.is_none() && kept.is_some()
     }
 
     fn assumed_unique(&self, side: &Side<'_>) -> bool {
@@ -226,7 +236,7 @@ impl Lowerer<'_> {
         build.existence = spec.existence;
         build.join = spec.algorithm.join;
         build.prefer_hash = spec.algorithm.prefer_hash;
-        build.clustered = spec.algorithm.kept;
+        build.clustered = self.is_kept(side, payload);
         build.reason = spec.algorithm.reason;
         self.close(open, Sink::Build { into, build });
         if !spec.track_matches {

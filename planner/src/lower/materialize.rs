@@ -20,8 +20,6 @@ pub(super) struct Algorithm {
     pub(super) join: Option<MaterializedJoin>,
     /// Of the two kinds of index, a hash table is clearly cheaper.
     pub(super) prefer_hash: bool,
-    /// An index stays for later queries.
-    pub(super) kept: bool,
     /// For EXPLAIN.
     pub(super) reason: String,
     /// Its state exceeds the join's share of device memory.
@@ -73,7 +71,6 @@ impl Lowerer<'_> {
         if kept && self.input.join == JoinSetting::Auto {
             return Algorithm {
                 prefer_hash: false,
-                kept,
                 join: None,
                 reason: "kept for later queries".to_string(),
                 exceeds_room: false,
@@ -88,7 +85,6 @@ impl Lowerer<'_> {
         Algorithm {
             prefer_hash: decision.algorithm == JoinAlgorithm::Nphj
                 && perfect.is_none_or(|perfect| decision.price.ms < perfect * CLEARLY),
-            kept,
             join: match decision.algorithm {
                 JoinAlgorithm::Perfect | JoinAlgorithm::Nphj => None,
                 JoinAlgorithm::PhjUr => Some(MaterializedJoin::PhjUr),
@@ -162,7 +158,6 @@ impl Lowerer<'_> {
         }
         let algorithm = Algorithm {
             prefer_hash: decision.algorithm == JoinAlgorithm::Nphj,
-            kept: false,
             join: None,
             reason: format!(
                 "about {rows:.0} rows have a key that probes, found by a bitmap in {filter:.2} ms, then {}; with all rows {:.2} ms",

@@ -7,7 +7,7 @@
 
 use crate::rel::RelRef;
 use crate::rel::expr::as_column;
-use crate::stats::{ColumnEstimate, Estimator};
+use crate::stats::Estimator;
 use warpline_gpu::expr::Expr;
 
 /// The L2 cache, less the share of streaming data.
@@ -71,7 +71,7 @@ impl Index {
         let in_order =
             matches!(keys, [key] if as_column(key).is_some_and(|c| estimator.clustered(rel, c)));
         let kept = estimator.kept_cost(rel, keys, Some(payload));
-        let asked = keys.iter().map(|key| width(&estimator.of_expr(rel, key)));
+        let asked = keys.iter().map(|key| estimator.of_expr(rel, key).width());
         let asked = asked.sum();
         match perfect {
             Some(domain) => Self {
@@ -162,23 +162,4 @@ fn access(bytes: f64) -> f64 {
     }
     let missed = 1.0 - CACHE / bytes;
     CACHED + missed * (SECTOR - CACHED)
-}
-
-/// Bytes of a value of a column on the device.
-pub(super) fn width(column: &ColumnEstimate) -> f64 {
-    match column.range {
-        None => 8.0,
-        Some((low, high)) => {
-            let span = high - low;
-            if span < 256.0 {
-                1.0
-            } else if span < 65536.0 {
-                2.0
-            } else if span < 4.3e9 {
-                4.0
-            } else {
-                8.0
-            }
-        }
-    }
 }

@@ -14,6 +14,7 @@ mod extremes;
 mod extremes_together;
 mod flatten;
 mod groups;
+mod kept;
 mod reduce;
 mod search;
 
@@ -37,7 +38,8 @@ pub fn optimize(rel: &RelRef, estimator: &Estimator<'_>) -> Result<RelRef, Reaso
         estimator,
         known: RefCell::default(),
     };
-    Ok(interned(&order.of(&reduced)?))
+    let ordered = order.of(&reduced)?;
+    Ok(interned(&kept::ask_whole_tables(&ordered, estimator)))
 }
 
 /// Puts joins in order, those of each relation once.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use warpline_gpu::expr::Expr;
 
 use super::Order;
-use super::cost::{Index, width};
+use super::cost::Index;
 use super::flatten::{JoinGraph, Set};
 use crate::reason::Reason;
 use crate::rel::convert::in_order;
 use crate::rel::expr::{as_column, columns, renumber};
 use crate::rel::{BuildSide, Join, JoinKind, Rel, RelRef};
-use crate::stats::{Estimator, Proof};
+use crate::stats::{ColumnEstimate, Estimator, Proof};
 
 /// Most relations for exhaustive search.
 const MOST_EXHAUSTIVE: usize = 10;
@@ -514,7 +514,7 @@ impl Search<'_> {
         needed
             .difference(&keys)
             .filter_map(|place| estimate.columns.get(*place))
-            .map(width)
+            .map(ColumnEstimate::width)
             .sum()
     }
 }

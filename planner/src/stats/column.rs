@@ -54,6 +54,25 @@ impl Origin {
 }
 
 impl ColumnEstimate {
+    /// Bytes of a value on the device.
+    pub fn width(&self) -> f64 {
+        match self.range {
+            None => 8.0,
+            Some((low, high)) => {
+                let span = high - low;
+                if span < 256.0 {
+                    1.0
+                } else if span < 65536.0 {
+                    2.0
+                } else if span < 4.3e9 {
+                    4.0
+                } else {
+                    8.0
+                }
+            }
+        }
+    }
+
     pub(super) fn unknown(rows: f64) -> Self {
         Self {
             distinct: rows.max(1.0),

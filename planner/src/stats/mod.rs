@@ -98,6 +98,39 @@ impl<'a> Estimator<'a> {
             && keys.iter().all(|key| as_column(key).is_some())
     }
 
+    /// Is it cheaper to look `asks` rows up in an index over the whole table `rel` that is kept, and to read the columns `read` of all
+    /// entries found, than to go over the table?
+    pub fn asks_kept(&self, asks: f64, rel: &RelRef, keys: &[Expr], read: &[usize]) -> bool {
+        /// Bytes that a random access moves.
+        const SECTOR: f64 = 32.0;
+        /// Bytes of a row that going over the table reads, with the index or the marks that this needs.
+        const STREAMED: f64 = 8.0;
+        /// One thread goes over the entries of a key, the others of its warp wait.
+        const MOST_REPEATS: f64 = 16.0;
+        /// Estimates are uncertain.
+        const CLEARLY: f64 = 2.0;
+        let repeats = self.repeats(rel, keys);
+        if keys.is_empty() || repeats > MOST_REPEATS {
+            return false;
+        }
+        let width = |column: &usize| {
+            self.estimate(rel)
+                .columns
+                .get(*column)
+                .map_or(8.0, ColumnEstimate::width)
+        };
+        let widths: Vec<f64> = read.iter().map(width).collect();
+        if self
+            .kept_cost(rel, keys, Some(widths.iter().sum()))
+            .is_none()
+        {
+            return false;
+        }
+        let entries = widths.iter().map(|bytes| (bytes * repeats).max(SECTOR));
+        let asked = asks * (SECTOR + entries.sum::<f64>());
+        asked * CLEARLY < self.rows(rel) * STREAMED
+    }
+
     /// Is the set of the keys that a whole table has, by one column, a bitmap that is kept?
     pub fn keeps_set(&self, rel: &RelRef, keys: &[Expr]) -> bool {
         let [key] = keys else {
@@ -136,12 +169,23 @@ impl<'a> Estimator<'a> {
         };
         match domain.filter(|domain| *domain <= SPARSE * rows) {
             Some(domain) if self.unique(rel, &columns, Proof::Plausible) => domain * payload,
-            Some(domain) => domain * NUMBER + rows * (payload + NUMBER),
+            // The table's rows are the entries.
+            Some(domain) if self.is_in_order(rel, keys) => domain * NUMBER,
+            Some(domain) => domain * NUMBER + rows * payload,
             None => {
                 let slots = (2.0 * rows.max(1.0)).log2().ceil().exp2();
                 slots * (ENTRY + NUMBER) + rows * (ENTRY + payload)
             }
         }
+    }
+
+    /// Are the rows of a table in the order of the only key?
+    fn is_in_order(&self, rel: &RelRef, keys: &[Expr]) -> bool {
+        let key = match keys {
+            [key] => as_column(key),
+            _ => None,
+        };
+        key.is_some_and(|column| self.clustered(rel, column))
     }
 
     /// Average number of rows with the key of a row: the matches of a probe with a key drawn from the rows. Much more
@@ -233,7 +277,8 @@ impl<'a> Estimator<'a> {
                 let mut result = (*input).clone();
                 let mut share = 1.0;
                 for conjunct in conjuncts {
-                    share *= selectivity::selectivity(conjunct, &input);
+                    // Of what the ones before leave: both ends of a range are on one column.
+                    share *= selectivity::selectivity(conjunct, &result);
                     selectivity::narrow(conjunct, &mut result.columns);
                 }
                 result.rows = (input.rows * share).max(1.0).min(input.rows);

@@ -48,7 +48,11 @@ pub(super) fn selectivity(expr: &Expr, input: &Estimate) -> f64 {
 
 fn binary(op: BinaryOp, left: &Expr, right: &Expr, input: &Estimate) -> f64 {
     match op {
-        BinaryOp::And => selectivity(left, input) * selectivity(right, input),
+        BinaryOp::And => {
+            let mut rest = input.clone();
+            narrow(left, &mut rest.columns);
+            selectivity(left, input) * selectivity(right, &rest)
+        }
         BinaryOp::Or => {
             let (a, b) = (selectivity(left, input), selectivity(right, input));
             a + b - a * b

@@ -333,3 +333,200 @@ WL_KERNEL(pipeline, Args, args) {
   }
 }
 
+// index result 4: Scan(0), 256 threads, 256 rows a tile, 0 bytes shared
+#define WL_BLOCK_THREADS 256
+#define WL_ROWS 1
+#include "simt.cuh"
+#include "primitives.cuh"
+#include "pipeline.cuh"
+#include "join.cuh"
+#include "group.cuh"
+#include "strings.cuh"
+#include "stop.cuh"
+
+struct Args {
+  u64 rows;
+  u64 first;
+  const u16* c0;
+  u64* r4k0;
+  u64* control;
+  u64 cap4;
+};
+static_assert(sizeof(Args) == 48, "host and device disagree on the arguments");
+
+WL_KERNEL(pipeline, Args, args) {
+  u32 fault = 0;
+  const u64 rows = args.rows;
+  const u64 tiles = (rows + 255) / 256;
+  for (u64 tile = args.first / 256 + blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
+    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
+    u16 c0[WL_ROWS] = {};
+    if (live != 0) load_vec_stream<u16, WL_ROWS>(args.c0 + row, c0);
+    if (row == args.first && threadIdx.x == 0) args.control[20] = rows;
+    if (live != 0 && row < args.cap4) {
+      u64 w0[WL_ROWS] = {};
+      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {
+        const bool alive = ((live >> k) & 1) != 0;
+        const i32 v0 = (i32)((u32)c0[k]);
+        if (alive) {
+          w0[k] = (u64)v0;
+        }
+      }
+      store_vec(args.r4k0 + row, w0);
+    }
+    __syncwarp();
+  }
+}
+
+// matches result 5: Scan(0), 256 threads, 256 rows a tile, 144 bytes shared
+#define WL_BLOCK_THREADS 256
+#define WL_ROWS 1
+#include "simt.cuh"
+#include "primitives.cuh"
+#include "pipeline.cuh"
+#include "join.cuh"
+#include "group.cuh"
+#include "strings.cuh"
+#include "stop.cuh"
+
+struct Args {
+  i64 lit0;
+  i64 lit1;
+  u64 rows;
+  const u64* stopword;
+  u64 stopnumber;
+  u64 first;
+  const u64* c2;
+  const u32* r4offsets;
+  u16* r5c0;
+  u32* r5start;
+  u32* r5len;
+  u64* control;
+  const u16* c0;
+  u64 cap5;
+};
+static_assert(sizeof(Args) == 112, "host and device disagree on the arguments");
+
+struct Shared {
+  alignas(16) ReserveScratch reserve;
+};
+
+WL_KERNEL(pipeline, Args, args) {
+  WL_SHARED(Shared, shared);
+  u32 fault = 0;
+  const u64 rows = args.rows;
+  const u64 tiles = (rows + 255) / 256;
+  u32 unasked = 0; StopWatch watch = stop_watch(args.stopword, args.stopnumber);
+  for (u64 tile = args.first / 256 + blockIdx.x; tile < tiles; tile += gridDim.x) {
+    if (++unasked == WL_STOP_TILES) { unasked = 0; if (query_stopped_block(watch)) break; }
+    const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
+    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
+    u64 c2[WL_ROWS] = {};
+    if (live != 0) load_vec_stream<u64, WL_ROWS>(args.c2 + row, c2);
+    u32 h0 = 0; u32 e0[WL_ROWS] = {}; (void)e0;
+    u32 first0[WL_ROWS] = {}; u32 length0[WL_ROWS] = {};
+    if (live != 0) {
+      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {
+        const bool alive = ((live >> k) & 1) != 0;
+        const i64 v0 = (i64)((u64)c2[k]);
+        const bool v1 = v0 >= (i64)(i32)args.lit0 && v0 <= (i64)(i32)args.lit1;
+        const bool possible = alive && v1;
+        const u32 place = (u32)((u64)v0);
+        const bool found = possible;
+        if (found) {
+          const u32* const range = args.r4offsets + place; const u32 first = range[0], length = range[1] - first;
+          h0 |= (u32)(length != 0) << k;
+          first0[k] = first; length0[k] = length;
+        }
+      }
+    }
+    live &= h0;
+    u32 spot[WL_ROWS]; const u64 first = block_reserve_rows<WL_ROWS>(live, &args.control[25], shared.reserve, spot);
+    u16 c0[WL_ROWS] = {};
+    if (live != 0) load_vec_stream<u16, WL_ROWS>(args.c0 + row, c0);
+    if (live != 0) {
+      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {
+        const bool alive = ((live >> k) & 1) != 0;
+        const i32 v2 = (i32)((u32)c0[k]);
+        const u64 at = first + spot[k]; if (alive && at < args.cap5) {
+          args.r5c0[at] = (u16)v2;
+          args.r5start[at] = first0[k];
+          args.r5len[at] = length0[k];
+        }
+      }
+    }
+    __syncwarp();
+  }
+}
+
+// rows result 6: Pairs(5), 256 threads, 256 rows a tile, 0 bytes shared, in place
+#define WL_BLOCK_THREADS 256
+#define WL_ROWS 1
+#include "simt.cuh"
+#include "primitives.cuh"
+#include "pipeline.cuh"
+#include "join.cuh"
+#include "group.cuh"
+#include "strings.cuh"
+#include "stop.cuh"
+
+struct Args {
+  u64* control;
+  u64 cap5;
+  const u64* r5pairs;
+  const u32* r5start;
+  u64 rows;
+  const u64* stopword;
+  u64 stopnumber;
+  u16* r6c0;
+  u32* r6c1;
+  u16* r5c0;
+  u32* r4c0;
+  u64 cap6;
+};
+static_assert(sizeof(Args) == 96, "host and device disagree on the arguments");
+
+WL_KERNEL(pipeline, Args, args) {
+  u32 fault = 0;
+  const u64 rows = args.r5pairs[min_u64(args.control[25], args.cap5)];
+  const u64 tiles = (rows + 255) / 256;
+  u32 unasked = 0; StopWatch watch = stop_watch(args.stopword, args.stopnumber);
+  for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    if (++unasked == WL_STOP_TILES) { unasked = 0; if (query_stopped_block(watch)) break; }
+    const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
+    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
+    u32 parent_row[WL_ROWS] = {}; u32 pe[WL_ROWS] = {};
+    const u32 pm = ranged_pairs(args.r5pairs, min_u64(args.control[25], args.cap5), args.r5start, (const u32*)0, row, live, parent_row, pe);
+    if (row == 0 && threadIdx.x == 0) args.control[30] = rows;
+    u16 c0[WL_ROWS] = {};
+    if ((live & live) != 0) {
+      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live & live) >> k & 1) {
+        c0[k] = args.r5c0[parent_row[k]];
+      }
+    }
+    u32 c1[WL_ROWS] = {};
+    if ((live & pm) != 0) {
+      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live & pm) >> k & 1) {
+        c1[k] = args.r4c0[pe[k]];
+      }
+    }
+    if (live != 0 && row < args.cap6) {
+      u16 w0[WL_ROWS] = {};
+      u32 w1[WL_ROWS] = {};
+      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {
+        const bool alive = ((live >> k) & 1) != 0;
+        const i32 v0 = (i32)((u32)c0[k]);
+        const i32 v1 = (i32)((u32)c1[k]);
+        if (alive) {
+          w0[k] = (u16)v0;
+          w1[k] = (u32)v1;
+        }
+      }
+      store_vec(args.r6c0 + row, w0);
+      store_vec(args.r6c1 + row, w1);
+    }
+    __syncwarp();
+  }
+}
+

@@ -174,5 +174,12 @@ fn join_clustered() {
         like(2, STATUS, true),
     ];
     case.pairs(matches, vec![column(ID)], pairs);
+    // The table is in the order of this key: it has the payload.
+    let in_table = case.build(vec![column(ID)], vec![column(PRICE)], |build| {
+        build.clustered = true;
+    });
+    let matches = probe(in_table, ProbeKind::Inner, vec![column(CUSTOMER)]);
+    let pairs = vec![like(0, ID, false), like(1, PRICE, false)];
+    case.pairs(matches, vec![column(ID)], pairs);
     check("join_clustered", case);
 }

@@ -297,6 +297,18 @@ pub struct JoinedMatches {
     pub marks: bool,
 }
 
+/// How the entries of an index with ranges lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RangeEntries {
+    /// In any order: `r{r}rows` lists those of each range.
+    #[default]
+    Listed,
+    /// Clustered: payload has been brought into the order of ranges, so that entries of a key are neighbours.
+    Gathered,
+    /// Clustered as the table is, whose rows are in the order of their keys: it has all of the payload, and the index has ranges alone.
+    InTable,
+}
+
 /// A join index.
 #[derive(Debug, Clone)]
 pub struct IndexLayout {
@@ -326,9 +338,8 @@ pub struct IndexLayout {
     pub mark_sets: usize,
     /// Payload, addressed by entry (perfect unique: by key code).
     pub columns: Vec<ColumnLayout>,
-    /// With ranges: entries have been brought into their order, so that those of a range are neighbours, and no list tells which
-    /// they are.
-    pub clustered: bool,
+    /// How the entries of ranges lie.
+    pub entries: RangeEntries,
     /// Rows to be joined in memory lie where the scanned table has them.
     pub borrowed: Option<Borrowed>,
 }
@@ -336,7 +347,9 @@ pub struct IndexLayout {
 impl IndexLayout {
     /// Does `r{r}rows` list the entries of each range? Else a range is of the entries themselves.
     pub(in crate::codegen) fn is_listed(&self) -> bool {
-        (!self.keys.is_empty() || self.order.is_some()) && !self.unique && !self.clustered
+        (!self.keys.is_empty() || self.order.is_some())
+            && !self.unique
+            && self.entries == RangeEntries::Listed
     }
 
     /// A perfect index that is complete once its pipeline has run.

@@ -2,7 +2,7 @@
 
 use crate::codegen::ir::context::Context;
 use crate::codegen::ir::pipeline::EmittedSink;
-use crate::codegen::ir::results::{Borrowed, IndexLayout, JoinKeys, OrderLayout};
+use crate::codegen::ir::results::{Borrowed, IndexLayout, JoinKeys, OrderLayout, RangeEntries};
 use crate::codegen::ir::scope::columns_of;
 use crate::codegen::key::codes::{
     code, dense_code, dense_strides, key_plan, pack_keys, packed_words, word_bits,
@@ -71,8 +71,31 @@ pub(in crate::codegen) fn build_sink(
     });
     // Rows without a key are left out unless somebody asks for them.
     let all = has_key.is_none() || keep_without_key;
-    let is_scan = scan.is_some();
-    let scan = scan.filter(|_| all && matches!(join_keys, Some(Some(_))));
+    let existence = build.existence && build.mark_sets == 0;
+    let mut profile = IndexProfile {
+        domain,
+        max_entries: bound,
+        estimate: context.graph.results[into].estimate,
+        payload_bytes: 0,
+        key_words,
+        unique: build.unique,
+        existence,
+        prefer_hash: build.prefer_hash,
+        in_table: true,
+    };
+    // Marks go by the number of the row.
+    let may_cluster = build.clustered
+        && build.mark_sets == 0
+        && scan.is_some()
+        && !keys.is_empty()
+        && !build.unique
+        && !existence;
+    let in_table = may_cluster
+        && has_key.is_none()
+        && zero_copy::in_order_of(emitter.columns, &build.keys)
+        && zero_copy::has_all(emitter.columns, &build.payload)
+        && context.policy.place_index(&profile, context.device).kind == IndexKind::Perfect;
+    let scan = scan.filter(|_| all && (in_table || matches!(join_keys, Some(Some(_)))));
     let key = match join_keys {
         Some(Some(join)) if has_key.is_none() && scan.is_some() => {
             zero_copy::lent_key(emitter.columns, &build.keys, &keys, join.width, None)
@@ -92,21 +115,14 @@ pub(in crate::codegen) fn build_sink(
         key,
         columns: kept.borrowed,
     });
-    let existence = build.existence && build.mark_sets == 0;
     let spec = &context.graph.results[into];
-    let profile = IndexProfile {
-        domain,
-        max_entries: bound,
-        estimate: spec.estimate,
-        payload_bytes: columns
+    if !in_table {
+        profile.in_table = false;
+        let bytes = columns
             .iter()
-            .map(|c| usize::from(c.width) + usize::from(c.nullable))
-            .sum(),
-        key_words,
-        unique: build.unique,
-        existence,
-        prefer_hash: build.prefer_hash,
-    };
+            .map(|c| usize::from(c.width) + usize::from(c.nullable));
+        profile.payload_bytes = bytes.sum();
+    }
     let (kind, mut reason) = if let Some(Some(keys)) = join_keys {
         (IndexKind::Materialized(keys.join), String::new())
     } else if order.is_some() {
@@ -131,15 +147,16 @@ pub(in crate::codegen) fn build_sink(
         reason += &build.reason;
     }
     let unique = build.unique && !keys.is_empty();
-    let has_ranges = matches!(kind, IndexKind::Perfect | IndexKind::Hash)
-        && !keys.is_empty()
-        && !unique
-        && !existence;
-    // Marks go by the number of the row.
-    let clustered = build.clustered && has_ranges && build.mark_sets == 0 && is_scan;
-    if clustered {
-        reason += ", entries of a key side by side";
-    }
+    let entries = match kind {
+        _ if in_table => RangeEntries::InTable,
+        IndexKind::Perfect | IndexKind::Hash if may_cluster => RangeEntries::Gathered,
+        _ => RangeEntries::Listed,
+    };
+    reason += match entries {
+        RangeEntries::Listed => "",
+        RangeEntries::Gathered => ", entries of a key side by side",
+        RangeEntries::InTable => ", entries are the table's rows, which are in the order of keys",
+    };
     context
         .choices
         .push(format!("index {} is {kind}: {reason}", spec.name));
@@ -173,7 +190,7 @@ pub(in crate::codegen) fn build_sink(
         existence,
         mark_sets: build.mark_sets,
         columns: if existence { vec![] } else { columns },
-        clustered,
+        entries,
         borrowed,
     };
     let sink = EmittedSink::Build {

@@ -106,6 +106,22 @@ fn zero_copy_column<'a>(scope: &'a [ScopeColumn], expr: &Expr) -> Option<(usize,
     }
 }
 
+/// Are the rows of the table in the order of the only key, an integer?
+pub(in crate::codegen) fn in_order_of(scope: &[ScopeColumn], keys: &[Expr]) -> bool {
+    let [key] = keys else {
+        return false;
+    };
+    zero_copy_column(scope, key).is_some_and(|(_, column)| {
+        matches!(column.encoding, Encoding::Integer { .. }) && column.statistics.sorted
+    })
+}
+
+/// Are these columns of the table that can be read there?
+pub(in crate::codegen) fn has_all(scope: &[ScopeColumn], columns: &[Expr]) -> bool {
+    let readable = |expr| zero_copy_column(scope, expr).and_then(|(_, column)| code_of(column));
+    columns.iter().all(|expr| readable(expr).is_some())
+}
+
 /// Width and base of the codes of a column that lie as those of a result do.
 fn code_of(column: &Column) -> Option<(u8, i128)> {
     match &column.encoding {

@@ -1,6 +1,6 @@
 //! What follows a pipeline so that later steps can read its result: sums of matches, indexes, orders.
 
-use crate::codegen::{ControlWord, Part};
+use crate::codegen::{ControlWord, Part, RangeEntries};
 use crate::device::DevicePtr;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::control::Control;
@@ -81,7 +81,7 @@ impl Run<'_> {
             let mut extra = Store::default();
             extra.extend(&blocks, &mut self.frame.recycler, self.frame.stream, name)?;
             self.enter(result, index, &extra)?;
-            if index.clustered {
+            if index.entries == RangeEntries::Gathered {
                 self.cluster(result, index, &extra)?;
             }
             self.mark("build")?;
@@ -149,7 +149,11 @@ impl Run<'_> {
                     "a perfect index with keys of several words".into(),
                 ));
             };
-            let (offsets, entries) = (new(Part::Offsets)?, new(Part::Entries)?);
+            let offsets = new(Part::Offsets)?;
+            let entries = match index.entries {
+                RangeEntries::InTable => None,
+                _ => Some(new(Part::Entries)?),
+            };
             self.reports.kernels += 2;
             if index.ranked {
                 self.reports.kernels += 4;

@@ -8,6 +8,7 @@ use crate::device::{Event, Stream};
 use crate::error::Result;
 use crate::exec::frame::kept_indexes::{self, FinishedIndex};
 use crate::exec::frame::results::Frame;
+use crate::exec::frame::storage::Store;
 use crate::exec::frame::trees::TreeMemory;
 use crate::exec::portions::strategy::{Filling, Finishing, StepPortions};
 use crate::exec::prepare::hints::Hint;
@@ -252,7 +253,16 @@ impl<'a> Run<'a> {
         }
         self.frame.results[into].rows = index.count;
         self.frame.results[into].sizes = index.sizes;
-        self.frame.results[into].store = Some(index.store);
+        let store = match self.frame.zero_copy(into) {
+            None => index.store,
+            // What this query reads of the table is not what the one that built it read.
+            Some(in_table) => {
+                let mut store = Store::borrowing(&in_table.parts);
+                store.join(index.store);
+                store
+            }
+        };
+        self.frame.results[into].store = Some(store);
         self.frame
             .control
             .set(self.frame.stream, into, ControlWord::Count, index.count)?;

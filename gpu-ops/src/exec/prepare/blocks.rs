@@ -1,6 +1,6 @@
 //! The blocks of memory that a result is filled in, and what an index is finished in.
 
-use crate::codegen::Part;
+use crate::codegen::{Part, RangeEntries};
 use crate::exec::prepare::part_sizes::{
     BlockSizes, PartSize, bitmap, column_parts, key_part, sorted_parts,
 };
@@ -117,7 +117,7 @@ impl Shape {
                     blocks.push(BlockSizes {
                         parts: column_parts(&index.columns, rows),
                         fill: None,
-                        temporary: index.clustered,
+                        temporary: index.entries == RangeEntries::Gathered,
                     });
                 }
                 if let Some(keys) = index.join {
@@ -180,19 +180,21 @@ impl Shape {
         if index.has_ranges() {
             let offsets = PartSize::new(Part::Offsets, 4, slots + 1);
             let entries = PartSize::new(Part::Entries, 4, sizes.capacity);
-            if index.clustered {
-                blocks.push(plain(vec![offsets]));
-                blocks.push(BlockSizes {
-                    parts: vec![entries],
-                    // Rows without a key leave places at the end, which name a row all the same.
-                    fill: Some(0),
-                    temporary: true,
-                });
-                if !index.columns.is_empty() {
-                    blocks.push(plain(column_parts(&index.columns, sizes.capacity)));
+            match index.entries {
+                RangeEntries::Listed => blocks.push(plain(vec![offsets, entries])),
+                RangeEntries::InTable => blocks.push(plain(vec![offsets])),
+                RangeEntries::Gathered => {
+                    blocks.push(plain(vec![offsets]));
+                    blocks.push(BlockSizes {
+                        parts: vec![entries],
+                        // Rows without a key leave places at the end, which name a row all the same.
+                        fill: Some(0),
+                        temporary: true,
+                    });
+                    if !index.columns.is_empty() {
+                        blocks.push(plain(column_parts(&index.columns, sizes.capacity)));
+                    }
                 }
-            } else {
-                blocks.push(plain(vec![offsets, entries]));
             }
         }
         blocks

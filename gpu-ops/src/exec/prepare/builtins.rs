@@ -2,7 +2,7 @@
 
 use warpline_cuda::kernels::{self, PhjPart};
 
-use crate::codegen::{JoinKeys, WindowFill, WindowProgram};
+use crate::codegen::{JoinKeys, RangeEntries, WindowFill, WindowProgram};
 use crate::device::DeviceInfo;
 use crate::error::Result;
 use crate::exec::prepare::join_bits::{JoinBits, digits};
@@ -206,7 +206,7 @@ impl Builtins {
                     if index.has_ranges() {
                         self.add(Builtin::Sums);
                     }
-                    if index.clustered {
+                    if index.entries == RangeEntries::Gathered {
                         for part in column_parts(&index.columns, 0) {
                             self.add(Builtin::Gather(part.unit as u32));
                         }

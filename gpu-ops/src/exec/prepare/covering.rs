@@ -7,6 +7,7 @@
 
 use std::sync::{Arc, Weak};
 
+use crate::codegen::RangeEntries;
 use crate::column::Column;
 use crate::exec::prepare::shapes::{IndexShape, Shape};
 use crate::expr::{Expr, Node};
@@ -82,9 +83,14 @@ impl Covering {
             };
             exprs.iter().map(column).collect()
         };
+        let payload = match shape.entries {
+            // Whatever a query reads of them.
+            RangeEntries::InTable => vec![],
+            _ => columns(payload)?,
+        };
         Some(Self {
             keys: columns(keys)?,
-            payload: columns(payload)?,
+            payload,
             null_equal: *null_equal,
             shape: shape.clone(),
         })

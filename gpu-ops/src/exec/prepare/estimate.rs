@@ -23,9 +23,13 @@ impl Prepared {
         for (step, dead) in self.steps.iter().zip(&self.dead_after) {
             if let Some(into) = step.into() {
                 let rows = self.graph.results[into].estimate;
-                live[into] = match self.borrowed[into] {
-                    Some(_) => 0,
-                    None => self.shapes[into].planned_bytes(rows),
+                live[into] = match (&self.borrowed[into], &self.shapes[into]) {
+                    // Its ranges are its own.
+                    (Some(_), Shape::Index(index)) if index.join.is_none() => {
+                        self.shapes[into].planned_bytes(rows)
+                    }
+                    (Some(_), _) => 0,
+                    (None, shape) => shape.planned_bytes(rows),
                 };
             }
             most = most.max(live.iter().sum());

@@ -1,7 +1,8 @@
 //! The layouts of results as far as memory goes; [`crate::exec::prepare::blocks`] says what memory they ask for.
 
 use crate::codegen::{
-    ColumnLayout, IndexLayout, JoinKeys, JoinedMatches, Part, RegroupedLayout, ResultLayout,
+    ColumnLayout, IndexLayout, JoinKeys, JoinedMatches, Part, RangeEntries, RegroupedLayout,
+    ResultLayout,
 };
 use crate::exec::prepare::join_bits::JoinBits;
 use crate::exec::prepare::part_sizes::{ColumnShape, PartSize, column_parts, offsets_part};
@@ -138,8 +139,8 @@ pub(in crate::exec) struct IndexShape {
     /// Bits of the words by which entries are sorted; none where they are not.
     pub(in crate::exec) order_bits: Vec<u32>,
     pub(in crate::exec) columns: Vec<ColumnShape>,
-    /// Entries are brought into the order of their ranges.
-    pub(in crate::exec) clustered: bool,
+    /// How the entries of ranges lie.
+    pub(in crate::exec) entries: RangeEntries,
 }
 
 /// Rows and slots that a result has room for.
@@ -172,6 +173,9 @@ fn shapes(columns: &[ColumnLayout]) -> Vec<ColumnShape> {
 
 /// The columns of an index, those that are not stored without a width.
 fn stored(index: &IndexLayout) -> Vec<ColumnShape> {
+    if index.entries == RangeEntries::InTable {
+        return vec![];
+    }
     let mut columns = shapes(&index.columns);
     for (i, column) in columns.iter_mut().enumerate() {
         if index.not_stored(i).is_some() {
@@ -272,7 +276,7 @@ impl Shape {
                     None => vec![],
                 },
                 columns: stored(index),
-                clustered: index.clustered,
+                entries: index.entries,
             }),
         }
     }

@@ -9,7 +9,7 @@ use super::programs::{build, copy, count, filter, groups, matches, pairs, row_nu
 use super::{Case, numbers, spec, u32_layout, values};
 use crate::codegen::{
     AccumulatorPlan, CONTROL_WORDS, ColumnLayout, GroupsLayout, IndexLayout, Meaning, Program,
-    ResultLayout, StepProgram,
+    RangeEntries, ResultLayout, StepProgram,
 };
 use crate::column::{StringPolicy, encode};
 use crate::error::{ArithmeticFault, GpuError};
@@ -41,7 +41,7 @@ fn index(kind: IndexKind, unique: bool) -> ResultLayout {
         existence: false,
         mark_sets: 0,
         columns: vec![u32_layout()],
-        clustered: false,
+        entries: RangeEntries::Listed,
         borrowed: None,
     })
 }

@@ -1,6 +1,6 @@
 //! What shapes of results ask of memory.
 
-use crate::codegen::Part;
+use crate::codegen::{Part, RangeEntries};
 use crate::exec::prepare::part_sizes::{BlockSizes, ColumnShape, PartSize};
 use crate::exec::prepare::shapes::{IndexShape, Shape, Sizes};
 use crate::graph::IndexKind;
@@ -25,7 +25,7 @@ fn index(kind: IndexKind, unique: bool, existence: bool) -> Shape {
                 key_alias: false,
             }]
         },
-        clustered: false,
+        entries: RangeEntries::Listed,
     })
 }
 
@@ -80,7 +80,7 @@ fn indexes_get_what_their_kind_needs() {
 
     let mut clustered = index(IndexKind::Perfect, false, false);
     if let Shape::Index(index) = &mut clustered {
-        index.clustered = true;
+        index.entries = RangeEntries::Gathered;
         index.mark_sets = 0;
     }
     assert_eq!(kept(&clustered.filling(&sizes)), []);

@@ -340,7 +340,7 @@ fn dense_ranges() {
                         count,
                         domain,
                         offsets.ptr(),
-                        entries.ptr(),
+                        Some(entries.ptr()),
                     )
                     .unwrap();
                 }
@@ -359,6 +359,61 @@ fn dense_ranges() {
                     );
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn ranges_of_rows_in_order() {
+    for machine in machines() {
+        for (rows, domain) in [(0u64, 10u64), (1, 1), (33, 3), (5000, 7000), (20_000, 33)] {
+            // Every other key occurs.
+            let words: Vec<u64> = (0..rows)
+                .map(|row| row * domain / rows.max(1) / 2 * 2)
+                .collect();
+            let first = |key: u64| words.iter().filter(|word| **word < key).count() as u32;
+            let word = machine.upload(&words);
+            let offsets = machine.space((domain as usize + 1) * 4);
+            unsafe {
+                build_dense_ranges(
+                    &machine.runtime,
+                    &machine.stream,
+                    word.ptr(),
+                    RowCount::Known(rows),
+                    domain,
+                    offsets.ptr(),
+                    None,
+                )
+                .unwrap();
+            }
+            let found: Vec<u32> = machine.read(&offsets, domain as usize + 1);
+            let expected: Vec<u32> = (0..=domain).map(first).collect();
+            assert_eq!(found, expected, "{}: {rows} of {domain}", machine.name);
+
+            let ranks = machine.space(rank_words(domain) as usize * 8);
+            let keys = rows.min(domain) as usize;
+            let offsets = machine.space((keys + 1) * 4);
+            let ranked = RankedRanges {
+                domain,
+                ranks: ranks.ptr(),
+                offsets: offsets.ptr(),
+                entries: None,
+            };
+            unsafe {
+                build_ranked_ranges(
+                    &machine.runtime,
+                    &machine.stream,
+                    word.ptr(),
+                    RowCount::Known(rows),
+                    ranked,
+                )
+                .unwrap();
+            }
+            let mut distinct = words.clone();
+            distinct.dedup();
+            let expected: Vec<u32> = distinct.iter().map(|key| first(*key)).collect();
+            let found: Vec<u32> = machine.read(&offsets, expected.len());
+            assert_eq!(found, expected, "{}: {rows} of {domain}", machine.name);
         }
     }
 }
@@ -397,7 +452,7 @@ fn ranked_ranges() {
                     domain,
                     ranks: ranks.ptr(),
                     offsets: offsets.ptr(),
-                    entries: entries.ptr(),
+                    entries: Some(entries.ptr()),
                 };
                 unsafe {
                     build_ranked_ranges(

@@ -336,8 +336,16 @@ fn ranges_of_many_rows() {
             let label = format!("dense ranges of {n} rows, {distinct} keys");
             scale.time(&label, n * 130, || unsafe {
                 let (word, offsets, entries) = (words.ptr(), offsets.ptr(), entries.ptr());
-                build_dense_ranges(runtime, stream, word, rows, distinct, offsets, entries)
-                    .unwrap();
+                build_dense_ranges(
+                    runtime,
+                    stream,
+                    word,
+                    rows,
+                    distinct,
+                    offsets,
+                    Some(entries),
+                )
+                .unwrap();
             });
             args.others = DevicePtr::NULL;
             args.modulus = distinct;
