@@ -39,6 +39,10 @@ fn over_whole_table(join: &Join, estimator: &Estimator<'_>) -> Option<RelRef> {
         conjuncts,
         values,
     } = rows_of(&join.right)?;
+    // What can fail fails for rows that nobody asks for, too, and does not for those that the condition drops.
+    if conjuncts.iter().chain(&join.residual).any(Expr::may_fault) {
+        return None;
+    }
     let n = join.left.columns.len();
     let of_table = |expr: &Expr| renumber(expr, &|column| column + n);
     let left = join.left.columns.iter().enumerate();

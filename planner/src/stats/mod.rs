@@ -24,12 +24,15 @@ use warpline_gpu::pipeline::AggregateFunction;
 
 use crate::choose::zipf;
 use crate::config::IndexJoins;
-use crate::rel::expr::as_column;
+use crate::rel::expr::{as_column, columns};
 use crate::rel::walk::below_projections;
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef, ScanTable};
 
 /// Minimum share of rows without a match, where all are estimated to have one.
 const LEAST_UNMATCHED: f64 = 0.05;
+
+/// Zipf exponent from which on a few values have a good part of the rows: a tenth of them are of one value in a hundred.
+const SKEWED: f64 = 0.5;
 
 /// Statistics of the tables of a fragment.
 pub trait TableFacts {
@@ -277,8 +280,17 @@ impl<'a> Estimator<'a> {
                 let mut result = (*input).clone();
                 let mut share = 1.0;
                 for conjunct in conjuncts {
-                    // Of what the ones before leave: both ends of a range are on one column.
-                    share *= selectivity::selectivity(conjunct, &result);
+                    // Of what the ones before leave: both ends of a range are on one column. Of a skewed one a narrow range may
+                    // have most rows, and no end of it tells.
+                    let skewed = |column: usize| {
+                        let column = input.columns.get(column);
+                        column.is_some_and(|column| column.skew > SKEWED)
+                    };
+                    let known = match columns(conjunct).into_iter().any(skewed) {
+                        true => &input,
+                        false => &result,
+                    };
+                    share *= selectivity::selectivity(conjunct, known);
                     selectivity::narrow(conjunct, &mut result.columns);
                 }
                 result.rows = (input.rows * share).max(1.0).min(input.rows);

@@ -142,6 +142,32 @@ fn within(found: f64, expected: f64, share: f64, what: &str) {
     );
 }
 
+/// Two conditions on one column are the two ends of a range, not independent of each other.
+#[tokio::test]
+async fn both_ends_of_a_range_are_one_condition() {
+    let mut numbers = Numbers(5);
+    let tables = Tables::new(&[(
+        "t",
+        vec![("uniform", integers(numbers.zipf(ROWS, 1000, 0.0)))],
+    )]);
+    for condition in [
+        "uniform >= 300 AND uniform < 340",
+        "uniform BETWEEN 10 AND 29",
+        "uniform > 900",
+        "uniform >= 300 AND (uniform < 340 AND uniform > 320)",
+        "uniform = 7 AND uniform < 500",
+    ] {
+        let rel = tables
+            .rel(&format!("SELECT uniform FROM t WHERE {condition}"))
+            .await;
+        let found = Estimator::new(&tables).estimate(&rel).rows;
+        let expected = tables
+            .count(&format!("SELECT count(*) FROM t WHERE {condition}"))
+            .await;
+        within(found, expected, 0.4, condition);
+    }
+}
+
 #[tokio::test]
 async fn skew_is_seen_in_samples_of_uniform_zipf_and_clustered_columns() {
     let mut numbers = Numbers(1);

