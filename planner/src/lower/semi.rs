@@ -123,23 +123,8 @@ impl Lowerer<'_> {
             && !join.null_equal
             && right.order.is_none()
             && self.input.estimator.keeps_set(&join.right, &right.keys);
-        !join.on.is_empty() && l * factor < r && !kept && !self.asks_kept(join, right)
-    }
-
-    /// Is it cheaper to ask an index over the whole right side, which is kept?
-    fn asks_kept(&self, join: &Join, right: &Side<'_>) -> bool {
-        let n = right.at;
-        let read = read_by(&join.residual);
-        let read: Vec<usize> = read.range(n..).map(|column| column - n).collect();
-        let asks = self.input.estimator.rows(&join.left);
-        // Rows that are known by their key alone have a set, if any.
-        !read.is_empty()
-            && !join.null_equal
-            && right.order.is_none()
-            && self
-                .input
-                .estimator
-                .asks_kept(asks, right.rel, &right.keys, &read)
+        let asked = right.order.is_none() && self.input.estimator.asks_kept(join);
+        !join.on.is_empty() && l * factor < r && !kept && !asked
     }
 
     /// Semi and anti joins that build the smaller left side: the right side marks its entries.

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use warpline_gpu::expr::Expr;
 use warpline_gpu::pipeline::{Aggregate, AggregateCall};
 
-use crate::rel::expr::{all_of, all_same, columns, renumber, substitute, substitute_all};
+use super::scanned::Scanned;
+use crate::rel::expr::{all_of, all_same, columns, renumber, substitute};
 use crate::rel::rewrite::is_same_table;
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef, ScanTable};
 
@@ -148,28 +149,20 @@ fn groups(rel: &RelRef) -> Option<Groups> {
     })
 }
 
+/// The rows of a scan, over the columns of its table.
 fn rows(rel: &RelRef) -> Option<Rows> {
-    match &rel.kind {
-        RelKind::Scan { table, columns } => Some(Rows {
-            table: Arc::clone(table),
-            conjuncts: vec![],
-            values: columns
-                .iter()
-                .zip(&rel.columns)
-                .map(|(column, of)| Expr::column(*column, of.data_type.clone(), of.nullable))
-                .collect(),
-        }),
-        RelKind::Filter { input, conjuncts } => {
-            let mut rows = rows(input)?;
-            rows.conjuncts
-                .extend(substitute_all(conjuncts, &rows.values).ok()?);
-            Some(rows)
-        }
-        RelKind::Project { input, exprs } => {
-            let mut rows = rows(input)?;
-            rows.values = substitute_all(exprs, &rows.values).ok()?;
-            Some(rows)
-        }
-        _ => None,
-    }
+    let Scanned {
+        scan,
+        conjuncts,
+        values,
+    } = Scanned::of(rel)?;
+    let RelKind::Scan { table, columns } = &scan.kind else {
+        return None;
+    };
+    let of_table = |expr: &Expr| renumber(expr, &|column| columns[column]);
+    Some(Rows {
+        table: Arc::clone(table),
+        conjuncts: conjuncts.iter().map(of_table).collect(),
+        values: values.iter().map(of_table).collect(),
+    })
 }

@@ -16,6 +16,7 @@ mod flatten;
 mod groups;
 mod kept;
 mod reduce;
+mod scanned;
 mod search;
 
 use std::cell::RefCell;

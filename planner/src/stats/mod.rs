@@ -15,7 +15,7 @@ pub(crate) use column::{combinations, of_expr};
 pub use unique::Proof;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use warpline_gpu::column::ColumnStatistics;
@@ -30,9 +30,6 @@ use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef, ScanTable};
 
 /// Minimum share of rows without a match, where all are estimated to have one.
 const LEAST_UNMATCHED: f64 = 0.05;
-
-/// Zipf exponent from which on a few values have a good part of the rows: a tenth of them are of one value in a hundred.
-const SKEWED: f64 = 0.5;
 
 /// Statistics of the tables of a fragment.
 pub trait TableFacts {
@@ -101,9 +98,10 @@ impl<'a> Estimator<'a> {
             && keys.iter().all(|key| as_column(key).is_some())
     }
 
-    /// Is it cheaper to look `asks` rows up in an index over the whole table `rel` that is kept, and to read the columns `read` of all
-    /// entries found, than to go over the table?
-    pub fn asks_kept(&self, asks: f64, rel: &RelRef, keys: &[Expr], read: &[usize]) -> bool {
+    /// Is it cheaper to look the left rows of a semi or anti join up in an index over the whole right side, a table, that is kept, and to
+    /// read what its conditions ask of all entries found, than to go over the table? Not where they are known by their key alone: a set
+    /// serves those, if anything.
+    pub fn asks_kept(&self, join: &Join) -> bool {
         /// Bytes that a random access moves.
         const SECTOR: f64 = 32.0;
         /// Bytes of a row that going over the table reads, with the index or the marks that this needs.
@@ -112,25 +110,30 @@ impl<'a> Estimator<'a> {
         const MOST_REPEATS: f64 = 16.0;
         /// Estimates are uncertain.
         const CLEARLY: f64 = 2.0;
-        let repeats = self.repeats(rel, keys);
-        if keys.is_empty() || repeats > MOST_REPEATS {
+        let rel = &join.right;
+        let keys: Vec<Expr> = join.on.iter().map(|(_, key)| key.clone()).collect();
+        let n = join.left.columns.len();
+        let read: BTreeSet<usize> = join.residual.iter().flat_map(columns).collect();
+        let mut read = read.range(n..).map(|column| column - n).peekable();
+        if keys.is_empty() || join.null_equal || read.peek().is_none() {
             return false;
         }
-        let width = |column: &usize| {
-            self.estimate(rel)
-                .columns
-                .get(*column)
-                .map_or(8.0, ColumnEstimate::width)
+        let repeats = self.repeats(rel, &keys);
+        if repeats > MOST_REPEATS {
+            return false;
+        }
+        let estimate = self.estimate(rel);
+        let width = |column: usize| {
+            let column = estimate.columns.get(column);
+            column.map_or(8.0, ColumnEstimate::width)
         };
-        let widths: Vec<f64> = read.iter().map(width).collect();
-        if self
-            .kept_cost(rel, keys, Some(widths.iter().sum()))
-            .is_none()
-        {
+        let widths: Vec<f64> = read.map(width).collect();
+        let bytes = widths.iter().sum();
+        if self.kept_cost(rel, &keys, Some(bytes)).is_none() {
             return false;
         }
         let entries = widths.iter().map(|bytes| (bytes * repeats).max(SECTOR));
-        let asked = asks * (SECTOR + entries.sum::<f64>());
+        let asked = self.rows(&join.left) * (SECTOR + entries.sum::<f64>());
         asked * CLEARLY < self.rows(rel) * STREAMED
     }
 
@@ -277,22 +280,7 @@ impl<'a> Estimator<'a> {
             },
             RelKind::Filter { input, conjuncts } => {
                 let input = self.estimate(input);
-                let mut result = (*input).clone();
-                let mut share = 1.0;
-                for conjunct in conjuncts {
-                    // Of what the ones before leave: both ends of a range are on one column. Of a skewed one a narrow range may
-                    // have most rows, and no end of it tells.
-                    let skewed = |column: usize| {
-                        let column = input.columns.get(column);
-                        column.is_some_and(|column| column.skew > SKEWED)
-                    };
-                    let known = match columns(conjunct).into_iter().any(skewed) {
-                        true => &input,
-                        false => &result,
-                    };
-                    share *= selectivity::selectivity(conjunct, known);
-                    selectivity::narrow(conjunct, &mut result.columns);
-                }
+                let (share, mut result) = selectivity::of_all(conjuncts, &input);
                 result.rows = (input.rows * share).max(1.0).min(input.rows);
                 for origin in result.columns.iter_mut().flat_map(|c| &mut c.origin) {
                     // Rows of the table itself, which nothing has repeated.

@@ -11,9 +11,12 @@ use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
 
 use super::{ColumnEstimate, Estimate, of_expr};
+use crate::rel::expr::columns;
 
 /// A comparison without statistics (a third, as usual).
 const UNKNOWN: f64 = 1.0 / 3.0;
+/// Zipf exponent from which on a few values have a good part of the rows: a tenth of them are of one value in a hundred.
+const SKEWED: f64 = 0.5;
 /// A pattern match on strings.
 const LIKE: f64 = 0.1;
 /// Distinct values of a function of strings.
@@ -46,13 +49,34 @@ pub(super) fn selectivity(expr: &Expr, input: &Estimate) -> f64 {
     share.clamp(0.0, 1.0)
 }
 
+/// The share of `input` for which all conditions are true, and `input` with the ranges that they leave.
+///
+/// Each is of what the ones before leave: both ends of a range are on one column. Of a skewed one a narrow range may have most rows, and
+/// no end of it tells: there each is of `input`.
+pub(super) fn of_all<'a>(
+    conjuncts: impl IntoIterator<Item = &'a Expr>,
+    input: &Estimate,
+) -> (f64, Estimate) {
+    let skewed = |column: usize| {
+        let column = input.columns.get(column);
+        column.is_some_and(|column| column.skew > SKEWED)
+    };
+    let mut rest = input.clone();
+    let mut share = 1.0;
+    for conjunct in conjuncts {
+        let known = match columns(conjunct).into_iter().any(skewed) {
+            true => input,
+            false => &rest,
+        };
+        share *= selectivity(conjunct, known);
+        narrow(conjunct, &mut rest.columns);
+    }
+    (share, rest)
+}
+
 fn binary(op: BinaryOp, left: &Expr, right: &Expr, input: &Estimate) -> f64 {
     match op {
-        BinaryOp::And => {
-            let mut rest = input.clone();
-            narrow(left, &mut rest.columns);
-            selectivity(left, input) * selectivity(right, &rest)
-        }
+        BinaryOp::And => of_all([left, right], input).0,
         BinaryOp::Or => {
             let (a, b) = (selectivity(left, input), selectivity(right, input));
             a + b - a * b

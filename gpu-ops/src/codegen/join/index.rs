@@ -90,11 +90,14 @@ pub(in crate::codegen) fn build_sink(
         && !keys.is_empty()
         && !build.unique
         && !existence;
-    let in_table = may_cluster
+    let in_order = may_cluster
         && has_key.is_none()
         && zero_copy::in_order_of(emitter.columns, &build.keys)
-        && zero_copy::has_all(emitter.columns, &build.payload)
-        && context.policy.place_index(&profile, context.device).kind == IndexKind::Perfect;
+        && zero_copy::has_all(emitter.columns, &build.payload);
+    let place = |profile: &IndexProfile| context.policy.place_index(profile, context.device);
+    let over_table = in_order.then(|| place(&profile));
+    let over_table = over_table.filter(|choice| choice.kind == IndexKind::Perfect);
+    let in_table = over_table.is_some();
     let scan = scan.filter(|_| all && (in_table || matches!(join_keys, Some(Some(_)))));
     let key = match join_keys {
         Some(Some(join)) if has_key.is_none() && scan.is_some() => {
@@ -130,7 +133,7 @@ pub(in crate::codegen) fn build_sink(
     } else if keys.is_empty() {
         (IndexKind::Hash, "no keys: every entry matches".to_string())
     } else {
-        let mut choice = context.policy.place_index(&profile, context.device);
+        let mut choice = over_table.unwrap_or_else(|| place(&profile));
         if let Some(join) = build.join {
             choice.reason += &format!("; keys of {key_words} words are too wide for {join}");
         }

@@ -7,8 +7,8 @@ use crate::operators::support::{Nulls, check_all, drawn, primitive, row_numbers,
 
 const ROWS: usize = 700;
 
-/// Rows `p` that probe and rows `b` with repeated keys: one in order (`o`), a dense one (`k`), one of which few possible values occur (`w`), a frequent one
-/// (`h`), strings (`s`), and columns of every width.
+/// Rows `p` that probe and rows `b` with repeated keys: one in order (`o`), a dense one (`k`), one of which few possible values occur
+/// (`w`), a frequent one (`h`), strings (`s`), and columns of every width.
 fn tables(nulls: Nulls) -> Fixture {
     let words = ["", "a", "Bär", "日本語", "a longer text that no word holds"];
     let wide = [i64::MIN, -7, 0, 9, i64::MAX];
@@ -62,7 +62,7 @@ fn tables(nulls: Nulls) -> Fixture {
 fn queries() -> Vec<String> {
     let mut queries = Vec::new();
     for key in ["o", "k", "w", "h"] {
-        // Strings of few values and wide numbers meet thousands of rows each.
+        // Frequent keys meet many rows each.
         let few = "p.id <= 20";
         queries.push(format!(
             "SELECT p.id AS pid, b.id, b.v, b.f, b.n, b.s FROM p JOIN b ON p.{key} = b.{key} WHERE {few} ORDER BY pid, b.id"
@@ -107,6 +107,7 @@ fn queries() -> Vec<String> {
     }
     queries.extend(
         [
+            "SELECT p.id AS pid, b.id, b.n FROM p JOIN b ON p.s = b.s WHERE p.id <= 3 ORDER BY pid, b.id",
             // Keys of several columns and words.
             "SELECT p.id AS pid, b.id, b.t FROM p JOIN b ON p.k = b.k AND p.h = b.h ORDER BY pid, b.id",
             "SELECT p.id AS pid, b.id, b.n FROM p JOIN b ON p.v = b.v AND p.k = b.k AND p.f = b.f ORDER BY pid, b.id",
