@@ -141,6 +141,19 @@ WL_KERNEL(column_bitmap_hashes, ColumnFactsArgs, args) {
   }
 }
 
+// out: bytes of `data`, one string behind the other. `picked` has the place of each of `span` strings in `data`, then its place
+// in `out`, and where the last one ends. A warp a string.
+WL_KERNEL(column_sample_bytes, ColumnFactsArgs, args) {
+  const u64* places = args.picked + args.span;
+  const u64 warps = facts_stride() / 32;
+  for (u64 i = facts_begin() / 32; i < args.span; i += warps) {
+    const u8* from = (const u8*)args.data + args.picked[i];
+    u8* to = (u8*)args.out + places[i];
+    const u64 length = places[i + 1] - places[i];
+    for (u64 byte = lane_id(); byte < length; byte += 32) to[byte] = from[byte];
+  }
+}
+
 // out: the codes (u64) of the rows that `picked` names, and behind them (u64) whether each is not NULL.
 WL_KERNEL(column_sample, ColumnFactsArgs, args) {
   u64* out = (u64*)args.out;

@@ -21,7 +21,7 @@ use warpline_cuda::kernels::{
 
 use super::StringPolicy;
 use super::dictionary::merge_dictionaries;
-use super::facts::{Finished, finish_statistics};
+use super::facts::{Finished, finish_statistics, sample_strings};
 use super::native::{frame, unsigned_width};
 use super::on_device::{FinishKernels, dictionary_statistics, launch};
 use super::on_device_text::spans_table;
@@ -135,22 +135,30 @@ impl Append<'_> {
             | Encoding::Dictionary { width, .. } => usize::from(*width),
             Encoding::Bits | Encoding::Bytes { .. } => 0,
         };
-        match encoding {
-            Encoding::Bytes { .. } => statistics.ascii = before.ascii && added.ascii,
+        if matches!(
+            encoding,
+            Encoding::Bytes { .. } | Encoding::Dictionary { .. }
+        ) {
+            statistics.ascii = before.ascii && added.ascii;
+        }
+        let finished = |data, width| Finished {
+            data,
+            validity: validity.as_ref().map(PreallocatedBuffer::buffer),
+            rows,
+            width,
+            base,
+            kernels: &self.kernels.facts,
+            pool: self.home.device,
+            stream: self.stream,
+        };
+        match &encoding {
+            Encoding::Bytes { offsets } => {
+                let offsets = finished(offsets, 8);
+                let sample = sample_strings(&offsets, data.buffer(), &old.data_type)?;
+                statistics.sample = sample.map(Arc::new);
+            }
             _ => {
-                if matches!(encoding, Encoding::Dictionary { .. }) {
-                    statistics.ascii = before.ascii && added.ascii;
-                }
-                let finished = Finished {
-                    data: data.buffer(),
-                    validity: validity.as_ref().map(PreallocatedBuffer::buffer),
-                    rows,
-                    width,
-                    base,
-                    kernels: &self.kernels.facts,
-                    pool: self.home.device,
-                    stream: self.stream,
-                };
+                let finished = finished(data.buffer(), width);
                 finish_statistics(&finished, &encoding, counted, &mut statistics)?;
             }
         }

@@ -17,6 +17,7 @@ use super::native::{Physical, frame, physical, unsigned_width, value_type};
 use super::pools::{ColumnPools, ColumnRoom};
 use super::preallocated::{Preallocated, PreallocatedBuffer, PreallocatedColumn};
 use super::rewrite::{mixed, put, write_dictionary, write_integers};
+use super::sample::{Sample, SampledValues, kept_rows};
 use super::sketch::{Sketch, sampled_rows};
 use super::types::{Column, ColumnStatistics, Dictionary, Encoding};
 use crate::device::Stream;
@@ -32,7 +33,7 @@ pub struct ColumnAssembler {
 
 /// A chunk and its position in the column.
 pub(super) struct PositionedChunk<'a> {
-    start: usize,
+    pub(super) start: usize,
     pub(super) chunk: &'a Chunk,
     pub(super) segment: usize,
 }
@@ -124,7 +125,15 @@ impl ColumnAssembler {
                 sketch,
                 sample,
             } => {
-                all.note_distinct(&mut statistics, count, sketch, || sample);
+                let float = match &encoding {
+                    Encoding::Float { width } => Some(*width),
+                    _ => None,
+                };
+                let sample = SampledValues {
+                    rows: all.rows,
+                    values: sample,
+                };
+                all.note_distinct(&mut statistics, count, sketch, &sample, float);
                 (Some((encoding, data)), None)
             }
             Preallocated::Text { codes, place } => (None, Some((codes, place))),
@@ -164,7 +173,7 @@ impl ColumnAssembler {
                 match self.merge_dictionaries(segments, &all, &statistics)? {
                     Some((dictionary, remaps)) => {
                         let distinct = dictionary.len();
-                        all.dictionary_statistics(&mut statistics, distinct, &remaps);
+                        all.dictionary_statistics(&mut statistics, &dictionary, &remaps);
                         let width = unsigned_width(distinct.saturating_sub(1) as u128);
                         let size = usize::from(width);
                         let data = match text_in_place(text, &dictionary)? {
@@ -179,6 +188,7 @@ impl ColumnAssembler {
                     None => {
                         drop(text);
                         let strings = Strings::new(&all, segments)?;
+                        statistics.sample = all.sample_strings(&strings, &self.data_type);
                         let offsets = upload((all.rows + 1) * 8, &|range, out| {
                             strings.write_offsets(range, out);
                             Ok(())
@@ -282,12 +292,9 @@ impl<'a> Rows<'a> {
         ColumnStatistics {
             range,
             null_count: chunks().map(|chunk| chunk.null_count).sum(),
-            distinct: None,
-            distinct_estimate: None,
-            ascii: false,
             sorted: !self.placed.is_empty() && ordered(false),
             unique: !self.placed.is_empty() && ordered(true),
-            sketch: None,
+            ..ColumnStatistics::default()
         }
     }
 
@@ -297,7 +304,13 @@ impl<'a> Rows<'a> {
         // Strictly ascending values are unique.
         match distinct::count(chunks, statistics.range, statistics.unique)? {
             Some((count, sketch)) => {
-                self.note_distinct(statistics, count, sketch, || self.sample(None));
+                let float = |placed: &PositionedChunk<'_>| match &placed.chunk.values {
+                    Values::Float4(_) => Some(4),
+                    Values::Float8(_) => Some(8),
+                    _ => None,
+                };
+                let float = self.placed.iter().find_map(float);
+                self.note_distinct(statistics, count, sketch, &self.sample(None), float);
             }
             None if statistics.unique => self.note_unique(statistics),
             None => {}
@@ -311,13 +324,14 @@ impl<'a> Rows<'a> {
         statistics.distinct_estimate = Some(valid as u64);
     }
 
-    /// The same where the values have been counted; `sample` are those of a sample of rows.
+    /// The same where the values have been counted; `sample` are those of a sample of rows, floats of so many bytes or none.
     fn note_distinct(
         &self,
         statistics: &mut ColumnStatistics,
         count: Count,
         sketch: Sketch,
-        sample: impl FnOnce() -> Vec<i128>,
+        sample: &SampledValues,
+        float: Option<u8>,
     ) {
         let valid = self.rows - statistics.null_count;
         match count {
@@ -329,16 +343,15 @@ impl<'a> Rows<'a> {
             }
             Count::Estimate(count) => statistics.distinct_estimate = Some(count),
         }
-        let sketch = match statistics.unique {
-            true => sketch,
-            false => sketch.with_sample(sample()),
-        };
-        statistics.sketch = Some(Arc::new(sketch));
+        statistics.note_numbers(sketch, sample, float);
     }
 
-    /// The values that are not null of a sample of rows; of dictionary codes by `remaps`.
-    fn sample(&self, remaps: Option<&Remaps>) -> Vec<i128> {
-        self.sample_of(0, self.rows, remaps)
+    /// The values of a sample of rows; of dictionary codes by `remaps`.
+    fn sample(&self, remaps: Option<&Remaps>) -> SampledValues {
+        SampledValues {
+            rows: self.rows,
+            values: self.sample_of(0, self.rows, remaps),
+        }
     }
 
     /// What rows that begin at row `first` have of the sample of a column of `total` rows.
@@ -347,7 +360,7 @@ impl<'a> Rows<'a> {
         first: usize,
         total: usize,
         remaps: Option<&Remaps>,
-    ) -> Vec<i128> {
+    ) -> Vec<Option<i128>> {
         let mut placed = self.placed.iter().peekable();
         let mut values = Vec::new();
         for row in sampled_rows(total, first..first + self.rows) {
@@ -365,9 +378,10 @@ impl<'a> Rows<'a> {
             };
             let at = row - start;
             if !chunk.is_valid(at) {
+                values.push(None);
                 continue;
             }
-            values.extend(match (value_at(chunk, at), remaps) {
+            values.push(match (value_at(chunk, at), remaps) {
                 (Some(code), Some(remaps)) => usize::try_from(code)
                     .ok()
                     .and_then(|code| remaps.get(*segment)?.get(code))
@@ -378,21 +392,29 @@ impl<'a> Rows<'a> {
         values
     }
 
+    /// What is kept of strings that lie as bytes.
+    fn sample_strings(&self, strings: &Strings<'_>, data_type: &DataType) -> Option<Arc<Sample>> {
+        let rows = strings.of_rows(kept_rows(self.rows));
+        let values: Vec<&[u8]> = rows.iter().map(|row| row.unwrap_or_default()).collect();
+        // What is no UTF-8 is an error of those who read it.
+        let values = string_array(value_type(data_type), &values, "a sample of strings").ok()?;
+        let valid = rows.iter().map(Option::is_some);
+        Sample::of_strings(self.rows, valid, values).map(Arc::new)
+    }
+
     /// Facts that follow from the dictionary.
     fn dictionary_statistics(
         &self,
         statistics: &mut ColumnStatistics,
-        distinct: usize,
+        dictionary: &Dictionary,
         remaps: &Remaps,
     ) {
+        let distinct = dictionary.len();
         statistics.range = (distinct > 0).then(|| (0, distinct as i128 - 1));
         statistics.distinct = Some(distinct);
         statistics.distinct_estimate = Some(distinct as u64);
         statistics.unique = distinct > 0 && distinct == self.rows - statistics.null_count;
-        if !statistics.unique {
-            let sample = Sketch::default().with_sample(self.sample(Some(remaps)));
-            statistics.sketch = Some(Arc::new(sample));
-        }
+        statistics.note_strings(&self.sample(Some(remaps)), dictionary);
         let mut previous = 0;
         statistics.sorted = distinct > 0
             && statistics.null_count == 0

@@ -69,6 +69,24 @@ impl<'a> Strings<'a> {
         })
     }
 
+    /// The strings of these rows, ascending; `None` for NULLs.
+    pub(super) fn of_rows(&self, rows: impl Iterator<Item = usize>) -> Vec<Option<&[u8]>> {
+        let mut chunks = self.rows.placed.iter().peekable();
+        let mut strings = Vec::new();
+        for row in rows {
+            while chunks
+                .next_if(|chunk| row >= chunk.start + chunk.chunk.rows)
+                .is_some()
+            {}
+            if let Some(placed) = chunks.peek() {
+                let row = row - placed.start;
+                let valid = placed.chunk.is_valid(row);
+                strings.push(valid.then(|| string(placed, self.segments, row)));
+            }
+        }
+        strings
+    }
+
     /// Bytes `range` of the offsets, a u64 each.
     pub(super) fn write_offsets(&self, range: Range<usize>, out: &mut [u8]) {
         let entries = range.start / 8..range.end / 8;
@@ -116,7 +134,7 @@ impl<'a> Strings<'a> {
     }
 }
 
-/// The bytes of one row of a chunk that holds numbers of strings; empty for nulls.
+/// The bytes of one row of a chunk of strings; empty for nulls.
 fn string<'a>(placed: &PositionedChunk<'a>, segments: &'a [Segment], row: usize) -> &'a [u8] {
     if !placed.chunk.is_valid(row) {
         return &[];
@@ -126,6 +144,10 @@ fn string<'a>(placed: &PositionedChunk<'a>, segments: &'a [Segment], row: usize)
         Values::Dictionary(Codes::U8(codes)) => interner.value(codes[row].into()),
         Values::Dictionary(Codes::U16(codes)) => interner.value(codes[row].into()),
         Values::Dictionary(Codes::U32(codes)) => interner.value(codes[row]),
+        Values::Bytes { ends, data } => {
+            let begin = row.checked_sub(1).map_or(0, |before| ends[before]);
+            &data[begin..ends[row]]
+        }
         _ => &[],
     }
 }

@@ -1,10 +1,14 @@
 //! Facts about columns that were made on the device, found there: what [`super::distinct`] and [`super::sketch`] find out on
 //! the host about values that pass by, bit for bit.
 
+use arrow::datatypes::DataType;
 use warpline_cuda::KernelArgs;
 use warpline_cuda::kernels::ColumnFactsArgs;
 
+use super::build::string_array;
 use super::distinct::{Count, PRECISION, bitmap_span, estimate};
+use super::native::value_type;
+use super::sample::{Sample, SampledValues, kept_rows};
 use super::sketch::{HASHES, Sketch, sampled_rows};
 use super::types::{ColumnStatistics, Encoding};
 use crate::device::{Device, DevicePtr, Kernel, LaunchConfig, Module, Stream};
@@ -14,6 +18,7 @@ use std::sync::Arc;
 
 /// Threads of a block.
 const BLOCK: u32 = 256;
+const WARP: u32 = 32;
 /// Blocks of a multiprocessor.
 const BLOCKS: u32 = 8;
 /// Slots of the set of hashes.
@@ -34,6 +39,7 @@ pub(crate) struct FactsKernels {
     hashes: Kernel,
     bitmap_hashes: Kernel,
     sample: Kernel,
+    sample_bytes: Kernel,
 }
 
 impl FactsKernels {
@@ -52,6 +58,7 @@ impl FactsKernels {
             hashes: kernel("column_hashes")?,
             bitmap_hashes: kernel("column_bitmap_hashes")?,
             sample: kernel("column_sample")?,
+            sample_bytes: kernel("column_sample_bytes")?,
         })
     }
 }
@@ -234,17 +241,28 @@ impl Finished<'_> {
         Ok(Sketch::default())
     }
 
-    /// The values that are not NULL of the rows of a sample.
-    pub(super) fn sample(&self) -> Result<Vec<i128>> {
+    /// The values of the rows of a sample.
+    pub(super) fn sample(&self) -> Result<SampledValues> {
         let rows: Vec<u64> = sampled_rows(self.rows, 0..self.rows)
             .map(|row| row as u64)
             .collect();
+        let (codes, valid) = self.codes_of(&rows)?;
+        let base = i128::from(self.base);
+        let value = |(code, valid): (&u64, &bool)| valid.then(|| base + i128::from(*code));
+        Ok(SampledValues {
+            rows: self.rows,
+            values: codes.iter().zip(&valid).map(value).collect(),
+        })
+    }
+
+    /// The codes of these rows, and which of them are not NULL.
+    fn codes_of(&self, rows: &[u64]) -> Result<(Vec<u64>, Vec<bool>)> {
         if rows.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         }
         let count = rows.len();
         let picked = self.pool.allocate(count * 8, "facts about a column")?;
-        picked.upload_values(self.stream, 0, &rows)?;
+        picked.upload_values(self.stream, 0, rows)?;
         let out = self.scratch(count * 16)?;
         let args = ColumnFactsArgs {
             out: out.ptr(),
@@ -253,12 +271,61 @@ impl Finished<'_> {
             ..self.args()
         };
         self.launch(&self.kernels.sample, count as u64, &args)?;
-        let words = out.download_values::<u64>(self.stream, 0, 2 * count)?;
-        let (codes, valid) = words.split_at(count);
-        let codes = codes.iter().zip(valid).filter(|(_, valid)| **valid != 0);
-        let base = i128::from(self.base);
-        Ok(codes.map(|(code, _)| base + i128::from(*code)).collect())
+        let mut codes = out.download_values::<u64>(self.stream, 0, 2 * count)?;
+        let valid = codes.split_off(count);
+        Ok((codes, valid.into_iter().map(|valid| valid != 0).collect()))
     }
+}
+
+/// What is kept of strings that lie as bytes: `offsets` are the column's, as codes of eight bytes, with the validity of its rows. `None`
+/// where they are very long.
+pub(super) fn sample_strings(
+    offsets: &Finished<'_>,
+    bytes: &DeviceBuffer,
+    data_type: &DataType,
+) -> Result<Option<Sample>> {
+    /// Bytes of strings that are kept at most.
+    const MOST: u64 = 4 << 20;
+    const PURPOSE: &str = "facts about a column";
+    let ends = |row: usize| [row as u64, row as u64 + 1];
+    let rows: Vec<u64> = kept_rows(offsets.rows).flat_map(ends).collect();
+    let (ends, valid) = offsets.codes_of(&rows)?;
+    let mut picked: Vec<u64> = ends.iter().step_by(2).copied().collect();
+    let count = picked.len();
+    let mut total = 0;
+    for string in ends.as_chunks::<2>().0 {
+        picked.push(total);
+        total += string[1].saturating_sub(string[0]);
+    }
+    picked.push(total);
+    if total > MOST {
+        return Ok(None);
+    }
+    let places = offsets.pool.allocate(picked.len() * 8, PURPOSE)?;
+    places.upload_values(offsets.stream, 0, &picked)?;
+    let out = offsets.scratch(total.max(1) as usize)?;
+    let args = ColumnFactsArgs {
+        data: bytes.ptr(),
+        out: out.ptr(),
+        picked: places.ptr(),
+        span: count as u64,
+        ..offsets.args()
+    };
+    let kernel = &offsets.kernels.sample_bytes;
+    offsets.launch(kernel, count as u64 * u64::from(WARP), &args)?;
+    let text = out.download_values::<u8>(offsets.stream, 0, total as usize)?;
+    let ends = picked[count..].iter().map(|place| *place as usize);
+    let ends: Vec<usize> = ends.collect();
+    let strings: Vec<&[u8]> = ends
+        .windows(2)
+        .map(|ends| &text[ends[0]..ends[1]])
+        .collect();
+    // What is no UTF-8 is an error of those who read it.
+    let Ok(strings) = string_array(value_type(data_type), &strings, PURPOSE) else {
+        return Ok(None);
+    };
+    let valid = valid.iter().step_by(2);
+    Ok(Sample::of_strings(offsets.rows, valid.copied(), strings))
 }
 
 /// Order, distinct values, sketch and sample, as an assembler finds them of the same rows.
@@ -270,11 +337,8 @@ pub(super) fn finish_statistics(
 ) -> Result<()> {
     let valid = finished.rows - statistics.null_count;
     match encoding {
-        Encoding::Dictionary { .. } => {
-            if !statistics.unique {
-                let sample = Sketch::default().with_sample(finished.sample()?);
-                statistics.sketch = Some(Arc::new(sample));
-            }
+        Encoding::Dictionary { dictionary, .. } => {
+            statistics.note_strings(&finished.sample()?, dictionary);
             statistics.sorted = statistics.distinct > Some(0) && finished.order()?.0;
             return Ok(());
         }
@@ -308,10 +372,11 @@ pub(super) fn finish_statistics(
             count
         }
     };
-    let mut sketch = finished.sketch(distinct, values.as_ref())?;
-    if !statistics.unique {
-        sketch = sketch.with_sample(finished.sample()?);
-    }
-    statistics.sketch = Some(Arc::new(sketch));
+    let sketch = finished.sketch(distinct, values.as_ref())?;
+    let width = match encoding {
+        Encoding::Float { width } => Some(*width),
+        _ => None,
+    };
+    statistics.note_numbers(sketch, &finished.sample()?, width);
     Ok(())
 }

@@ -16,7 +16,7 @@ use warpline_cuda::kernels::{ParquetNarrowArgs, ParquetValidityArgs};
 use super::StringPolicy;
 use super::assemble::Rows;
 use super::chunk::{Codes, Segment, Values};
-use super::facts::{FactsKernels, Finished, finish_statistics};
+use super::facts::{FactsKernels, Finished, finish_statistics, sample_strings};
 use super::native::{Native, Physical, frame, physical, unsigned_width};
 use super::on_device_bytes::{PlacedStrings, concatenated};
 use super::on_device_text::{Text, TextChunk, UsedStrings};
@@ -416,6 +416,18 @@ impl DeviceColumn {
                     stream,
                 };
                 let Some((dictionary, codes)) = strings.dictionary()? else {
+                    let offsets = Finished {
+                        data: offsets,
+                        validity: validity.as_deref(),
+                        rows: self.rows,
+                        width: 8,
+                        base: 0,
+                        kernels: &kernels.facts,
+                        pool: home.device,
+                        stream,
+                    };
+                    let sample = sample_strings(&offsets, data.buffer(), &self.data_type)?;
+                    statistics.sample = sample.map(Arc::new);
                     return Ok(Some(Column {
                         data_type: self.data_type,
                         rows: self.rows,

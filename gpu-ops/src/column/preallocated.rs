@@ -82,7 +82,8 @@ struct Numbers {
     range: Option<(i128, i128)>,
     place: PreallocatedBuffer,
     counter: Counter,
-    sample: Mutex<Vec<i128>>,
+    /// What shares of the rows have of the sample, behind the first row of each.
+    sample: Mutex<Vec<(usize, Vec<Option<i128>>)>>,
     shown: Mutex<Shown>,
 }
 
@@ -196,7 +197,7 @@ pub(super) enum Preallocated {
         data: Arc<DeviceBuffer>,
         count: Count,
         sketch: Sketch,
-        sample: Vec<i128>,
+        sample: Vec<Option<i128>>,
     },
     /// Its codes and dictionary.
     Text {
@@ -418,12 +419,15 @@ impl PreallocatedColumn {
                     return Ok(None);
                 }
                 let (count, sketch) = numbers.counter.finish()?;
+                let mut sample = numbers.sample.into_inner();
+                sample.sort_unstable_by_key(|(first, _)| *first);
+                let sample = sample.into_iter().flat_map(|(_, share)| share).collect();
                 Ok(Some(Preallocated::Numbers {
                     encoding: numbers.encoding,
                     data: numbers.place.keep(),
                     count,
                     sketch,
-                    sample: numbers.sample.into_inner(),
+                    sample,
                 }))
             }
             Kind::Text(text) => {
@@ -465,7 +469,7 @@ impl Numbers {
             self.place
                 .write(first, self.width, &rows, None, self.base, stream)?;
             let sample = rows.sample_of(first, all_rows, None);
-            self.sample.lock().extend(sample);
+            self.sample.lock().push((first, sample));
             self.shown.lock().add(rows.len(), &rows.statistics());
         }
         self.counter.add(&segment.chunks.iter().collect::<Vec<_>>());
@@ -487,7 +491,9 @@ impl Numbers {
         };
         let seen = (self.counter.so_far(), shown.rows as u64);
         let distinct = expected_distinct(seen, rows as u64, sorted || clustered);
-        let sample = self.sample.lock().clone();
+        let shares = self.sample.lock();
+        let valid = shares.iter().flat_map(|(_, share)| share);
+        let sample = valid.flatten().copied().collect();
         ColumnStatistics {
             range: self.range,
             distinct: unique.then_some(rows),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 
+use super::sample::Sample;
 use super::sketch::Sketch;
 use crate::memory::DeviceBuffer;
 
@@ -85,6 +86,8 @@ pub struct ColumnStatistics {
     /// Which values the column has, and how unevenly they repeat, in brief; `None` for strings, of which only
     /// dictionary codes have a sample.
     pub sketch: Option<Arc<Sketch>>,
+    /// The values of some rows, the same ones of all columns of a table.
+    pub sample: Option<Arc<Sample>>,
 }
 
 /// One column resident on a device.

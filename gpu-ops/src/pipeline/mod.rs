@@ -258,15 +258,13 @@ pub struct GroupProfile {
     pub shared_possible: bool,
 }
 
-/// Do so many rows of so few groups queue at the groups' states in device memory? 2^27 additions to 256 places take 35 ms on
-/// an H200, to 4096 places 3.8 ms. `arriving` are the rows that are thought to come, `most` those that may.
-pub fn rows_queue(arriving: u64, most: u64, groups: u64) -> bool {
+/// Do up to `most` rows of so few groups queue at the groups' states in device memory? 2^27 additions to 256 places take 35 ms on
+/// an H200, to 4096 places 3.8 ms; a table in front of them costs few rows next to nothing. How many rows are thought to come does not
+/// count: behind joins with frequent keys there were 25 million, not a thousand.
+pub fn rows_queue(most: u64, groups: u64) -> bool {
     const FEW_GROUPS: u64 = 2048;
     const ROWS_A_GROUP: u64 = 1024;
-    /// So many times more rows may come than are thought to.
-    const DOUBT: u64 = 16;
-    let rows = most.min(arriving.saturating_mul(DOUBT));
-    groups <= FEW_GROUPS && rows / groups.max(1) >= ROWS_A_GROUP
+    groups <= FEW_GROUPS && most / groups.max(1) >= ROWS_A_GROUP
 }
 
 /// A chosen placement and why.

@@ -147,8 +147,13 @@ impl Index {
         if self.unique {
             return 0.0;
         }
+        // Entries of a key lie side by side in an index that is kept.
+        let entry = match self.kept {
+            None => SECTOR,
+            Some(_) => SECTOR.min(self.payload / self.rows.max(1.0)),
+        };
         // Only rows with a match are kept.
-        rows.min(pairs) * 2.0 * (bytes + 16.0) + pairs * (SECTOR + bytes)
+        rows.min(pairs) * 2.0 * (bytes + 16.0) + pairs * (entry + bytes)
     }
 }
 

@@ -11,7 +11,7 @@ use super::flatten::{JoinGraph, Set};
 use crate::reason::Reason;
 use crate::rel::convert::in_order;
 use crate::rel::expr::{as_column, columns, renumber};
-use crate::rel::{BuildSide, Join, JoinKind, Rel, RelRef};
+use crate::rel::{BuildSide, Join, JoinKind, Rel, RelKind, RelRef};
 use crate::stats::{ColumnEstimate, Estimator, Proof};
 
 /// Most relations for exhaustive search.
@@ -283,10 +283,14 @@ impl Search<'_> {
                 if let (Some(p), Some(b)) = (plans.get(&probe), plans.get(&build)) {
                     let on = self.keys(probe, build);
                     if !on.is_empty() {
-                        let cost = p.cost + b.cost + self.cost((probe, p), (build, b), &on, &best);
+                        let filtered = self.cost((probe, p), (build, b), &on, &best);
+                        let whole = self.over_whole_table((probe, p), (build, b), &on, filtered);
+                        let step = whole.as_ref().map_or(filtered, |whole| whole.cost);
+                        let cost = p.cost + b.cost + step;
                         if best.as_ref().is_none_or(|best| cost < best.cost) {
                             let rows = best.as_ref().map(|best| best.rows);
-                            let mut plan = self.joined((probe, p), (build, b), &on);
+                            let mut plan =
+                                whole.unwrap_or_else(|| self.joined((probe, p), (build, b), &on));
                             plan.cost = cost;
                             // All trees of a set have the same rows, whatever their estimates say.
                             plan.rows = rows.unwrap_or(plan.rows);
@@ -334,9 +338,15 @@ impl Search<'_> {
                     if on.is_empty() {
                         continue;
                     }
-                    let mut plan = self.joined((*probe, p), (*build, b), &on);
-                    let step = self.cost((*probe, p), (*build, b), &on, &Some(plan.clone()));
-                    plan.cost = step;
+                    let (probe, build) = ((*probe, p), (*build, b));
+                    let mut plan = self.joined(probe, build, &on);
+                    plan.cost = self.cost(probe, build, &on, &Some(plan.clone()));
+                    if let Some(whole) = self.over_whole_table(probe, build, &on, plan.cost) {
+                        plan = Plan {
+                            rows: plan.rows,
+                            ..whole
+                        };
+                    }
                     // Small results first; among equal ones the cheaper step.
                     let better = best
                         .as_ref()
@@ -421,6 +431,63 @@ impl Search<'_> {
         }
     }
 
+    /// The join of a part with a filtered table by an index over all of the table, which outlives the query, and the filter behind it.
+    /// `None` where `filtered`, the cost of an index over the rows that meet the condition, is not clearly more. The cost is that of this
+    /// join alone, less what going over the table for its condition would read.
+    fn over_whole_table(
+        &self,
+        (probe, p): (Set, &Plan),
+        (build, b): (Set, &Plan),
+        on: &[(Expr, Expr)],
+        filtered: f64,
+    ) -> Option<Plan> {
+        let RelKind::Filter { input, conjuncts } = &b.rel.kind else {
+            return None;
+        };
+        // What can fail fails for rows that nobody asks for, too.
+        let table = matches!(input.kind, RelKind::Scan { .. });
+        if !table || build.count_ones() != 1 || conjuncts.iter().any(Expr::may_fault) {
+            return None;
+        }
+        let estimate = self.estimator.estimate(input);
+        let width = |column: &usize| {
+            estimate
+                .columns
+                .get(*column)
+                .map_or(0.0, ColumnEstimate::width)
+        };
+        let conditions: BTreeSet<usize> = conjuncts.iter().flat_map(columns).collect();
+        let spared = estimate.rows * conditions.iter().map(width).sum::<f64>();
+        let keys: Vec<Expr> = on
+            .iter()
+            .map(|(_, r)| renumber(r, &place(&b.layout)))
+            .collect();
+        let payload = self.bytes((b, build), &keys) + conditions.iter().map(width).sum::<f64>();
+        self.estimator.kept_cost(input, &keys, Some(payload))?;
+        let whole = Plan {
+            rel: Arc::clone(input),
+            layout: b.layout.clone(),
+            rows: estimate.rows,
+            cost: 0.0,
+        };
+        let joined = self.joined((probe, p), (build, &whole), on);
+        // More rows are asked for than the table has: going over it is no more. Nobody knows whether frequent keys are asked for.
+        if joined.rows > estimate.rows || self.estimator.has_frequent_keys(input, &keys) {
+            return None;
+        }
+        let unique = self.unique((p, probe), (&whole, build), on);
+        let index = Index::new(self.estimator, input, &keys, payload, unique);
+        let cost = self.asked(&index, (probe, p), on, joined.rows);
+        let n = p.layout.len();
+        let behind = conjuncts.iter().map(|c| renumber(c, &|column| column + n));
+        (cost < PAYS * (filtered + spared)).then(|| Plan {
+            rel: Rel::filter(joined.rel, in_order(behind.collect())),
+            layout: joined.layout,
+            rows: joined.rows,
+            cost: cost - spared,
+        })
+    }
+
     /// The cost of the last join of a tree.
     fn cost(
         &self,
@@ -438,13 +505,19 @@ impl Search<'_> {
             .map(|(_, r)| renumber(r, &place(&b.layout)))
             .collect();
         let unique = self.unique((p, probe), (b, build), on);
-        let index = Index::new(
-            self.estimator,
-            &b.rel,
-            &keys,
-            self.bytes((b, build), &keys),
-            unique,
-        );
+        let payload = self.bytes((b, build), &keys);
+        let index = Index::new(self.estimator, &b.rel, &keys, payload, unique);
+        self.asked(&index, (probe, p), on, pairs)
+    }
+
+    /// The cost of building an index and of looking up a part in it.
+    fn asked(
+        &self,
+        index: &Index,
+        (probe, p): (Set, &Plan),
+        on: &[(Expr, Expr)],
+        pairs: f64,
+    ) -> f64 {
         let ordered = match on {
             [(l, _)] => as_column(&renumber(l, &place(&p.layout)))
                 .is_some_and(|c| self.estimator.clustered(&p.rel, c)),

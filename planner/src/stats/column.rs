@@ -213,7 +213,7 @@ fn days(span: Span) -> f64 {
 }
 
 /// Ticks of a day of a timestamp.
-fn ticks_a_day(data_type: &DataType) -> f64 {
+pub(super) fn ticks_a_day(data_type: &DataType) -> f64 {
     let second = match data_type {
         DataType::Timestamp(TimeUnit::Second, _) => 1.0,
         DataType::Timestamp(TimeUnit::Millisecond, _) => 1e3,

@@ -11,12 +11,9 @@ use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
 
 use super::{ColumnEstimate, Estimate, of_expr};
-use crate::rel::expr::columns;
 
 /// A comparison without statistics (a third, as usual).
 const UNKNOWN: f64 = 1.0 / 3.0;
-/// Zipf exponent from which on a few values have a good part of the rows: a tenth of them are of one value in a hundred.
-const SKEWED: f64 = 0.5;
 /// A pattern match on strings.
 const LIKE: f64 = 0.1;
 /// Distinct values of a function of strings.
@@ -51,24 +48,15 @@ pub(super) fn selectivity(expr: &Expr, input: &Estimate) -> f64 {
 
 /// The share of `input` for which all conditions are true, and `input` with the ranges that they leave.
 ///
-/// Each is of what the ones before leave: both ends of a range are on one column. Of a skewed one a narrow range may have most rows, and
-/// no end of it tells: there each is of `input`.
+/// Each is of what the ones before leave: both ends of a range are on one column.
 pub(super) fn of_all<'a>(
     conjuncts: impl IntoIterator<Item = &'a Expr>,
     input: &Estimate,
 ) -> (f64, Estimate) {
-    let skewed = |column: usize| {
-        let column = input.columns.get(column);
-        column.is_some_and(|column| column.skew > SKEWED)
-    };
     let mut rest = input.clone();
     let mut share = 1.0;
     for conjunct in conjuncts {
-        let known = match columns(conjunct).into_iter().any(skewed) {
-            true => input,
-            false => &rest,
-        };
-        share *= selectivity(conjunct, known);
+        share *= selectivity(conjunct, &rest);
         narrow(conjunct, &mut rest.columns);
     }
     (share, rest)
@@ -143,15 +131,26 @@ fn below(left: &Expr, right: &Expr, input: &Estimate) -> f64 {
 
 /// The number that a constant is in a column's range.
 fn constant(expr: &Expr) -> Option<f64> {
-    let Node::Literal(value) = &expr.node else {
-        return None;
-    };
+    match &expr.node {
+        Node::Literal(value) => number(value),
+        _ => None,
+    }
+}
+
+/// The number that the device has for a constant of a number, a date or a time.
+pub(super) fn number(value: &ScalarValue) -> Option<f64> {
     Some(match value {
+        ScalarValue::Float32(v) => f64::from((*v)?),
+        ScalarValue::Float64(v) => (*v)?,
         ScalarValue::Boolean(v) => f64::from(u8::from((*v)?)),
         ScalarValue::Int8(v) => f64::from((*v)?),
         ScalarValue::Int16(v) => f64::from((*v)?),
         ScalarValue::Int32(v) | ScalarValue::Date32(v) => f64::from((*v)?),
-        ScalarValue::Int64(v) | ScalarValue::Date64(v) => (*v)? as f64,
+        ScalarValue::Time32Second(v) | ScalarValue::Time32Millisecond(v) => f64::from((*v)?),
+        ScalarValue::Int64(v)
+        | ScalarValue::Date64(v)
+        | ScalarValue::Time64Microsecond(v)
+        | ScalarValue::Time64Nanosecond(v) => (*v)? as f64,
         ScalarValue::UInt8(v) => f64::from((*v)?),
         ScalarValue::UInt16(v) => f64::from((*v)?),
         ScalarValue::UInt32(v) => f64::from((*v)?),

@@ -158,7 +158,7 @@ pub(in crate::codegen) fn aggregate_sink(
         let groups = profile.estimate.min(profile.max_groups);
         // Rows of few groups queue as those of a hot one do.
         let queues = profile.hot
-            || rows_queue(profile.arriving, bound, groups)
+            || rows_queue(bound, groups)
             || may_be_hot(aggregate, profile.arriving, groups);
         layout.front = sizes::front_slots(&layout, device, queues, groups);
         if layout.front > 0 && placement == GroupPlacement::GlobalDense {

@@ -138,9 +138,9 @@ pub(in crate::codegen) fn front_slots(
         None if hot => sizes[0],
         _ => return 0,
     };
-    // Few groups do with less, which leaves room for more blocks. Those of a table without gaps are known, of others there may be more
-    // than were thought.
-    let enough = match layout.hashed() {
+    // Few groups do with less, which leaves room for more blocks. All that there may be in a small table without gaps have a place, of
+    // others there may be more than were thought.
+    let enough = match layout.hashed() || layout.slots > SMALL_TABLE {
         true => groups.saturating_mul(ROOMY),
         false => layout.slots.saturating_mul(2),
     };
@@ -149,6 +149,8 @@ pub(in crate::codegen) fn front_slots(
 
 /// Slots of such a table at least, and for each group that is thought to be there.
 const LEAST_FRONT: u64 = 256;
+/// Slots of a small one.
+const SMALL_TABLE: u64 = 1024;
 const ROOMY: u64 = 8;
 
 /// Bytes of shared memory of a table of `slots` slots in front of one in device memory.

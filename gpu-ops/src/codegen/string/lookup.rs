@@ -41,7 +41,7 @@ impl Emitter<'_> {
         };
         let evaluated = self.state.evaluated.clone();
         let results = evaluated.get(function, dictionary, data_type, || {
-            evaluate(function, dictionary, data_type)
+            evaluate_strings(function, &dictionary.values, data_type)
         })?;
         let entries = results.len();
         let valid_input = input.valid.clone();
@@ -268,14 +268,16 @@ impl Emitter<'_> {
 /// Strings that one thread evaluates at a time.
 const EVALUATED: usize = 1 << 18;
 
-/// The expression over every distinct value, then over NULL; large dictionaries in parts, on all cores.
-fn evaluate(
+/// The expression, with strings of `data_type` as its column 0, over each of `values`, then over NULL; many in parts, on all cores.
+///
+/// # Errors
+/// [`GpuError::Unsupported`] where it fails for one of them.
+pub fn evaluate_strings(
     function: &Arc<dyn PhysicalExpr>,
-    dictionary: &Dictionary,
+    values: &ArrayRef,
     data_type: &DataType,
 ) -> Result<ArrayRef> {
     let start = Instant::now();
-    let values = &dictionary.values;
     let parts = (0..values.len()).step_by(EVALUATED);
     let parts = parts.map(|start| values.slice(start, EVALUATED.min(values.len() - start)));
     let parts = parts.chain([one_null(data_type)?]);

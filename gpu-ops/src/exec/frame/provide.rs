@@ -25,6 +25,7 @@ impl<'a> Run<'a> {
         let present = self.frame.results[into].store.is_some();
         if let Shape::Groups {
             slots,
+            hashed,
             distinct_words,
             regrouped,
             collected,
@@ -56,7 +57,7 @@ impl<'a> Run<'a> {
                 },
             };
             if let (Some(outgrown), None) = (self.frame.outgrown(into), regrouped) {
-                outgrown.raise(&mut self.frame.results[into].sizes);
+                outgrown.raise(*hashed, &mut self.frame.results[into].sizes);
             }
             return self.frame.make(into);
         }

@@ -315,7 +315,7 @@ impl Columns<'_> {
             .columns(self.frame, number..number + 1, self.rows)?;
         let column = columns.first();
         let column = column.ok_or_else(|| GpuError::Internal("no such column".into()))?;
-        let array: ArrayRef = as_type(column.decode(self.rows)?, data_type)?;
+        let array: ArrayRef = as_type(column.decode(0..self.rows)?, data_type)?;
         debug_assert_eq!(array.len(), self.rows);
         Ok(Laid {
             data: uploaded(self.frame.runtime, self.frame.stream, &array)?,

@@ -1,20 +1,26 @@
 //! Rows of an output on the host as they lay on the device, decoded as Arrow arrays.
 
+use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::buffer::Buffer;
-use arrow::datatypes::SchemaRef;
+use arrow::compute::concat;
+use arrow::datatypes::{FieldRef, SchemaRef};
 
-use crate::codegen::ColumnLayout;
+use crate::codegen::{ColumnLayout, Meaning};
+use crate::column::map;
 use crate::error::{GpuError, Result};
 use crate::exec::output::decode::{as_type, decode};
 use crate::memory::DeviceBuffer;
 
 /// Values from which on columns are decoded on several threads.
-const PARALLEL_VALUES: usize = 1 << 18;
+const PARALLEL_VALUES: usize = 1 << 17;
+/// Rows of strings that are worth a thread, and parts of a column at most.
+const PART: usize = 1 << 15;
+const MOST_PARTS: usize = 16;
 
 /// Rows of an output on the host.
 #[derive(Debug)]
@@ -45,16 +51,33 @@ impl HostRows {
     /// # Errors
     /// [`GpuError::Internal`] for codes that no layout makes.
     pub(in crate::exec) fn decode(&self) -> Result<RecordBatch> {
-        let work = |(column, field): (&HostColumn, &DataField)| -> Result<ArrayRef> {
-            as_type(column.decode(self.rows)?, field.data_type())
+        let fields = self.schema.fields();
+        let values = self.rows.saturating_mul(fields.len());
+        let parts = |column: &HostColumn| match values < PARALLEL_VALUES {
+            true => vec![0..self.rows],
+            false => column.parts(self.rows),
         };
-        let columns: Vec<_> = self.columns.iter().zip(self.schema.fields()).collect();
-        let values = self.rows.saturating_mul(columns.len());
-        let columns = if values < PARALLEL_VALUES {
-            columns.into_iter().map(work).collect::<Result<Vec<_>>>()?
-        } else {
-            in_parallel(columns, work)?
+        let parts: Vec<Vec<Range<usize>>> = self.columns.iter().map(parts).collect();
+        let columns = self.columns.iter().zip(fields).zip(&parts);
+        let work = columns.flat_map(|(column, parts)| parts.iter().map(move |part| (column, part)));
+        let decode = |((column, field), part): ((&HostColumn, &FieldRef), &Range<usize>)| {
+            as_type(column.decode(part.clone())?, field.data_type())
         };
+        let mut decoded = match values < PARALLEL_VALUES {
+            true => work.map(decode).collect::<Result<Vec<_>>>()?,
+            false => map(work.collect(), decode)?
+                .into_iter()
+                .collect::<Result<_>>()?,
+        }
+        .into_iter();
+        let mut columns = Vec::with_capacity(parts.len());
+        for parts in &parts {
+            let parts: Vec<ArrayRef> = decoded.by_ref().take(parts.len()).collect();
+            columns.push(match &parts[..] {
+                [all] => Arc::clone(all),
+                parts => concat(&parts.iter().map(|part| &**part).collect::<Vec<_>>())?,
+            });
+        }
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         Ok(RecordBatch::try_new_with_options(
             Arc::clone(&self.schema),
@@ -64,17 +87,39 @@ impl HostRows {
     }
 }
 
-type DataField = Arc<arrow::datatypes::Field>;
-
 impl HostColumn {
-    pub(super) fn decode(&self, rows: usize) -> Result<ArrayRef> {
+    /// Ranges of its `rows` rows that are worth a thread each: strings of a dictionary lie all over it.
+    fn parts(&self, rows: usize) -> Vec<Range<usize>> {
+        let looked_up = matches!(
+            self,
+            Self::Codes { layout, .. } if matches!(layout.meaning, Meaning::Code(_))
+        );
+        let size = match looked_up {
+            true => rows.div_ceil(MOST_PARTS).max(PART),
+            false => rows.max(1),
+        };
+        let parts = (0..rows.max(1)).step_by(size);
+        parts.map(|start| start..(start + size).min(rows)).collect()
+    }
+
+    /// Some of the rows.
+    pub(super) fn decode(&self, rows: Range<usize>) -> Result<ArrayRef> {
         match self {
-            Self::Array(array) => Ok(Arc::clone(array)),
+            Self::Array(array) => Ok(array.slice(rows.start, rows.len())),
             Self::Codes {
                 layout,
                 codes,
                 valid,
-            } => decode(layout, codes, valid.as_deref(), rows),
+            } => {
+                let short = || GpuError::Internal("an output column of too few rows".into());
+                let first = rows.start * usize::from(layout.width);
+                let codes = codes.get(first..).ok_or_else(short)?;
+                let valid = match valid {
+                    Some(valid) => Some(valid.get(rows.start..).ok_or_else(short)?),
+                    None => None,
+                };
+                decode(layout, codes, valid, rows.len())
+            }
         }
     }
 }
@@ -98,30 +143,4 @@ pub(in crate::exec) unsafe fn host_bytes(
     // SAFETY: the bytes lie in the buffer, whose block of host memory was initialised when it was allocated and is in use as
     // long as the owner is; the caller says that they stay as they are.
     Some(unsafe { Buffer::from_custom_allocation(first, bytes, owner) })
-}
-
-/// Apply `work` to every item, each on a thread of its own.
-fn in_parallel<T: Send, R: Send>(
-    items: Vec<T>,
-    work: impl Fn(T) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
-    let work = &work;
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = items
-            .into_iter()
-            .map(|item| scope.spawn(move || work(item)))
-            .collect();
-        // All are joined, also after an error.
-        let results: Vec<_> = workers
-            .into_iter()
-            .map(|worker| {
-                worker.join().unwrap_or_else(|_| {
-                    Err(GpuError::Internal(
-                        "a thread decoding a column panicked".into(),
-                    ))
-                })
-            })
-            .collect();
-        results.into_iter().collect()
-    })
 }

@@ -6,7 +6,7 @@ use arrow::array::ArrayRef;
 use arrow::buffer::{BooleanBuffer, Buffer};
 
 use crate::codegen::ColumnLayout;
-use crate::column::{Column, Encoding, decode_bytes};
+use crate::column::{Column, Encoding, decode_bytes, map};
 use crate::device::{DevicePtr, Stream};
 use crate::error::{GpuError, Result};
 use crate::exec::output::decode::numbers;
@@ -37,6 +37,8 @@ pub(in crate::exec) fn base_of(base: &Weak<Column>) -> Result<Arc<Column>> {
     base.upgrade().ok_or_else(gone)
 }
 
+/// Strings from which on several columns are decoded on a thread each.
+const PARALLEL_STRINGS: usize = 1 << 14;
 /// Bytes in one block of several columns begin at multiples of this.
 const ALIGNMENT: u64 = 16;
 
@@ -86,22 +88,25 @@ pub(in crate::exec) fn gather_texts(
         unsafe { copy_strings(runtime, stream, &chosen.rows, (from, into), *bytes)? };
     }
     let data = Buffer::from_vec(data.download_values::<u8>(stream, 0, room)?);
-    let of_each = texts.iter().zip(&chosen).zip(&places);
-    of_each
-        .map(|((text, (_, range)), (at, bytes))| {
-            let (at, bytes) = (*at as usize, *bytes as usize);
-            // A column that is sent or kept takes no other along.
-            let data = match texts.len() {
-                1 => data.slice_with_length(at, bytes),
-                _ => Buffer::from(&data[at..at + bytes]),
-            };
-            let bits = text
-                .valid
-                .map(|(_, valid)| BooleanBuffer::collect_bool(text.rows, |row| valid[row] != 0));
-            let bits = bits.as_ref().map(BooleanBuffer::values);
-            decode_bytes(&text.layout.data_type, &ends[range.clone()], data, bits)
-        })
-        .collect()
+    let decode = |((text, ends), (at, bytes)): ((&RowStrings<'_>, &[u64]), &(u64, u64))| {
+        let (at, bytes) = (*at as usize, *bytes as usize);
+        // A column that is sent or kept takes no other along.
+        let data = match texts.len() {
+            1 => data.slice_with_length(at, bytes),
+            _ => Buffer::from(&data[at..at + bytes]),
+        };
+        let bits = text
+            .valid
+            .map(|(_, valid)| BooleanBuffer::collect_bool(text.rows, |row| valid[row] != 0));
+        let bits = bits.as_ref().map(BooleanBuffer::values);
+        decode_bytes(&text.layout.data_type, ends, data, bits)
+    };
+    let ends = chosen.iter().map(|(_, range)| &ends[range.clone()]);
+    let columns = texts.iter().zip(ends).zip(&places);
+    match count < PARALLEL_STRINGS {
+        true => columns.map(decode).collect(),
+        false => map(columns.collect(), decode)?.into_iter().collect(),
+    }
 }
 
 /// Chosen rows, and what holds their numbers.

@@ -34,9 +34,12 @@ impl Outgrown {
         }
     }
 
-    /// At least these slots.
-    pub(in crate::exec) fn raise(&self, sizes: &mut Sizes) {
-        sizes.slots = sizes.slots.max(self.slots);
+    /// At least these slots. A table that is not `hashed` has one for each group there may be, whatever its sets of DISTINCT
+    /// calls outgrew.
+    pub(in crate::exec) fn raise(&self, hashed: bool, sizes: &mut Sizes) {
+        if hashed {
+            sizes.slots = sizes.slots.max(self.slots);
+        }
         for (slots, mine) in sizes.distinct_slots.iter_mut().zip(&self.distinct_slots) {
             *slots = (*slots).max(*mine);
         }
@@ -57,7 +60,15 @@ mod tests {
             distinct_slots: vec![16],
             ..Sizes::default()
         };
-        outgrown.raise(&mut sizes);
-        assert_eq!((sizes.slots, sizes.distinct_slots), (128, vec![32]));
+        outgrown.raise(true, &mut sizes);
+        assert_eq!((sizes.slots, &sizes.distinct_slots[..]), (128, &[32][..]));
+        // One row for all has one slot, however large its sets are.
+        let mut sizes = Sizes {
+            slots: 1,
+            distinct_slots: vec![16],
+            ..Sizes::default()
+        };
+        outgrown.raise(false, &mut sizes);
+        assert_eq!((sizes.slots, sizes.distinct_slots), (1, vec![32]));
     }
 }

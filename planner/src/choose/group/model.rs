@@ -395,12 +395,7 @@ impl Model<'_> {
             return None;
         }
         let groups = self.groups();
-        let queues = w.hot
-            || rows_queue(
-                w.rows as u64,
-                w.rows.max(w.most_rows) as u64,
-                groups.ceil() as u64,
-            );
+        let queues = w.hot || rows_queue(w.rows.max(w.most_rows) as u64, groups.ceil() as u64);
         let each = self.state() + if hashed { 8.0 } else { 4.0 };
         let sizes = [4.0, 2.0, 1.0].map(|blocks| {
             let bytes = (self.machine.shared / blocks).min(self.machine.shared) - ELSE;

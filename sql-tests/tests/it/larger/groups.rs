@@ -1,7 +1,11 @@
 //! Group-bys whose states are larger than device memory: rows come in parts that have all rows of their groups.
 
+use arrow::datatypes::Int64Type;
+use warpline_sql_tests::{Fixture, test_device};
+
 use super::counter;
 use super::support::{BUDGET, ROWS, check_parts, fixture};
+use crate::operators::support::primitive;
 
 #[track_caller]
 fn check(queries: &[&str], tables: &[usize]) {
@@ -110,4 +114,31 @@ fn groups_of_joined_parts_outgrow_their_table() {
         fixture.check(sql);
     }
     assert!(counter(&fixture, sql, "join_parts") > 1);
+}
+
+/// Pairs of a join in portions outgrow the sets, not the one row that all are counted in.
+#[test]
+fn distinct_values_of_all_rows_in_parts() {
+    const KEYS: i64 = 20_000;
+    let cycle = |rows: i64, length: i64| {
+        primitive::<Int64Type>((0..rows).map(|i| Some(i % length)).collect())
+    };
+    for kib in [1792usize, 2048, 2560] {
+        let budget = (kib << 10).to_string();
+        let fixture = Fixture::open(test_device(), true, &[("warpline.device_memory", &budget)])
+            .table(
+                "a",
+                vec![("ka", cycle(300_000, KEYS)), ("x", cycle(300_000, 70_001))],
+            )
+            .table(
+                "b",
+                vec![("kb", cycle(100_000, KEYS)), ("y", cycle(100_000, 2001))],
+            );
+        let sql = "SELECT count(DISTINCT x) AS x, count(DISTINCT y) AS y FROM a JOIN b ON ka = kb";
+        for run in 0..2 {
+            if let Err(message) = fixture.compare(sql) {
+                panic!("{kib} KiB, run {run}: {message}");
+            }
+        }
+    }
 }
