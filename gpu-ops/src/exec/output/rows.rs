@@ -53,21 +53,19 @@ impl HostRows {
     pub(in crate::exec) fn decode(&self) -> Result<RecordBatch> {
         let fields = self.schema.fields();
         let values = self.rows.saturating_mul(fields.len());
-        let parts = |column: &HostColumn| match values < PARALLEL_VALUES {
-            true => vec![0..self.rows],
-            false => column.parts(self.rows),
-        };
+        let parallel = values >= PARALLEL_VALUES;
+        let parts = |column: &HostColumn| column.parts(self.rows, parallel);
         let parts: Vec<Vec<Range<usize>>> = self.columns.iter().map(parts).collect();
         let columns = self.columns.iter().zip(fields).zip(&parts);
         let work = columns.flat_map(|(column, parts)| parts.iter().map(move |part| (column, part)));
         let decode = |((column, field), part): ((&HostColumn, &FieldRef), &Range<usize>)| {
             as_type(column.decode(part.clone())?, field.data_type())
         };
-        let mut decoded = match values < PARALLEL_VALUES {
-            true => work.map(decode).collect::<Result<Vec<_>>>()?,
-            false => map(work.collect(), decode)?
+        let mut decoded = match parallel {
+            true => map(work.collect(), decode)?
                 .into_iter()
-                .collect::<Result<_>>()?,
+                .collect::<Result<Vec<_>>>()?,
+            false => work.map(decode).collect::<Result<_>>()?,
         }
         .into_iter();
         let mut columns = Vec::with_capacity(parts.len());
@@ -88,13 +86,13 @@ impl HostRows {
 }
 
 impl HostColumn {
-    /// Ranges of its `rows` rows that are worth a thread each: strings of a dictionary lie all over it.
-    fn parts(&self, rows: usize) -> Vec<Range<usize>> {
+    /// Ranges of its `rows` rows, where `parallel` those that are worth a thread each: strings of a dictionary lie all over it.
+    fn parts(&self, rows: usize, parallel: bool) -> Vec<Range<usize>> {
         let looked_up = matches!(
             self,
             Self::Codes { layout, .. } if matches!(layout.meaning, Meaning::Code(_))
         );
-        let size = match looked_up {
+        let size = match looked_up && parallel {
             true => rows.div_ceil(MOST_PARTS).max(PART),
             false => rows.max(1),
         };
