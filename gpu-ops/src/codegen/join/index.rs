@@ -83,8 +83,10 @@ pub(in crate::codegen) fn build_sink(
         prefer_hash: build.prefer_hash,
         in_table: true,
     };
-    // Marks go by the number of the row.
+    // Marks go by the number of the row; rows for a join of partitions or of sorted keys are no index.
     let may_cluster = build.clustered
+        && !matches!(join_keys, Some(Some(_)))
+        && order.is_none()
         && build.mark_sets == 0
         && scan.is_some()
         && !keys.is_empty()
