@@ -396,6 +396,16 @@ impl DeviceColumn {
         let mut counted = self.expected.range;
         let mut placed = seen.placed;
         placed.sort_unstable_by_key(|(first, ..)| *first);
+        let finished = |data, width, base| Finished {
+            data,
+            validity: validity.as_deref(),
+            rows: self.rows,
+            width,
+            base,
+            kernels: &kernels.facts,
+            pool: home.device,
+            stream,
+        };
         let (encoding, data, base) = match self.kind {
             Kind::Bytes => {
                 statistics.ascii = placed.iter().all(|(.., placed)| placed.ascii);
@@ -416,16 +426,7 @@ impl DeviceColumn {
                     stream,
                 };
                 let Some((dictionary, codes)) = strings.dictionary()? else {
-                    let offsets = Finished {
-                        data: offsets,
-                        validity: validity.as_deref(),
-                        rows: self.rows,
-                        width: 8,
-                        base: 0,
-                        kernels: &kernels.facts,
-                        pool: home.device,
-                        stream,
-                    };
+                    let offsets = finished(offsets, 8, 0);
                     let sample = sample_strings(&offsets, data.buffer(), &self.data_type)?;
                     statistics.sample = sample.map(Arc::new);
                     return Ok(Some(Column {
@@ -513,16 +514,7 @@ impl DeviceColumn {
             | Encoding::Dictionary { width, .. } => usize::from(*width),
             _ => 0,
         };
-        let finished = Finished {
-            data: &data,
-            validity: validity.as_deref(),
-            rows: self.rows,
-            width,
-            base,
-            kernels: &kernels.facts,
-            pool: home.device,
-            stream,
-        };
+        let finished = finished(&data, width, base);
         let expected = match encoding {
             Encoding::Integer { .. } => counted,
             Encoding::Bits => seen.range,

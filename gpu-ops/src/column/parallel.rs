@@ -158,7 +158,7 @@ pub(super) fn threads() -> usize {
 fn join<T>(worker: std::thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     worker.join().unwrap_or_else(|_| {
         Err(GpuError::Internal(
-            "a thread encoding a column panicked".into(),
+            "a thread working on a column panicked".into(),
         ))
     })
 }

@@ -219,6 +219,12 @@ fn place(layout: &[usize]) -> impl Fn(usize) -> usize {
     move |column| places.get(&column).copied().unwrap_or(usize::MAX)
 }
 
+/// The keys of a build side, over its columns.
+fn keys_of(build: &Plan, on: &[(Expr, Expr)]) -> Vec<Expr> {
+    let to = place(&build.layout);
+    on.iter().map(|(_, key)| renumber(key, &to)).collect()
+}
+
 struct Search<'a> {
     graph: &'a JoinGraph,
     estimator: &'a Estimator<'a>,
@@ -457,12 +463,10 @@ impl Search<'_> {
                 .map_or(0.0, ColumnEstimate::width)
         };
         let conditions: BTreeSet<usize> = conjuncts.iter().flat_map(columns).collect();
-        let spared = estimate.rows * conditions.iter().map(width).sum::<f64>();
-        let keys: Vec<Expr> = on
-            .iter()
-            .map(|(_, r)| renumber(r, &place(&b.layout)))
-            .collect();
-        let payload = self.bytes((b, build), &keys) + conditions.iter().map(width).sum::<f64>();
+        let tested: f64 = conditions.iter().map(width).sum();
+        let spared = estimate.rows * tested;
+        let keys = keys_of(b, on);
+        let payload = self.bytes((b, build), &keys) + tested;
         self.estimator.kept_cost(input, &keys, Some(payload))?;
         let whole = Plan {
             rel: Arc::clone(input),
@@ -500,10 +504,7 @@ impl Search<'_> {
             Some(plan) => plan.rows,
             None => self.joined((probe, p), (build, b), on).rows,
         };
-        let keys: Vec<Expr> = on
-            .iter()
-            .map(|(_, r)| renumber(r, &place(&b.layout)))
-            .collect();
+        let keys = keys_of(b, on);
         let unique = self.unique((p, probe), (b, build), on);
         let payload = self.bytes((b, build), &keys);
         let index = Index::new(self.estimator, &b.rel, &keys, payload, unique);

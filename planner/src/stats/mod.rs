@@ -13,7 +13,6 @@ mod unique;
 pub use column::{ColumnEstimate, Estimate};
 use column::{Origin, base, fewer, outer};
 pub(crate) use column::{combinations, of_expr};
-use sampled::Sampled;
 pub use unique::Proof;
 
 use std::cell::RefCell;
@@ -22,12 +21,11 @@ use std::sync::Arc;
 
 use warpline_gpu::column::ColumnStatistics;
 use warpline_gpu::expr::Expr;
-use warpline_gpu::graph::ResultColumn;
 use warpline_gpu::pipeline::AggregateFunction;
 
 use crate::choose::zipf;
 use crate::config::IndexJoins;
-use crate::rel::expr::{as_column, columns, renumber};
+use crate::rel::expr::{as_column, columns};
 use crate::rel::walk::below_projections;
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef, ScanTable};
 
@@ -211,9 +209,8 @@ impl<'a> Estimator<'a> {
     pub fn has_frequent_keys(&self, rel: &RelRef, keys: &[Expr]) -> bool {
         /// Rows with the key of a row that is drawn, for each row with a key that is drawn.
         const MANY: f64 = 4.0;
-        let keys = keys.iter().map(|key| self.of_expr(rel, key));
-        keys.into_iter()
-            .any(|key| key.distinct > MANY * zipf::equal_keys(key.distinct, key.skew))
+        let mut keys = keys.iter().map(|key| self.of_expr(rel, key));
+        keys.any(|key| key.distinct > MANY * zipf::equal_keys(key.distinct, key.skew))
     }
 
     /// The estimate for `rel`.
@@ -414,51 +411,6 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    /// The share of `rel` for which all of `conjuncts` are true: together, as samples of tables tell, those whose columns are of one
-    /// table, and independently of each other those of several.
-    fn passing(&self, rel: &RelRef, conjuncts: &[Expr]) -> f64 {
-        let mut unknown = Vec::new();
-        let mut tables: Vec<(&Rel, Vec<(usize, Expr)>)> = Vec::new();
-        for (number, conjunct) in conjuncts.iter().enumerate() {
-            let Some((scan, conjunct)) = of_one_scan(rel, conjunct) else {
-                unknown.push(number);
-                continue;
-            };
-            match tables
-                .iter_mut()
-                .find(|(table, _)| std::ptr::eq(*table, scan))
-            {
-                Some((_, conjuncts)) => conjuncts.push((number, conjunct)),
-                None => tables.push((scan, vec![(number, conjunct)])),
-            }
-        }
-        let input = self.estimate(rel);
-        let alone = |number: usize| selectivity::selectivity(&conjuncts[number], &input);
-        let mut share = 1.0;
-        for (scan, conjuncts) in tables {
-            match self.sampled(scan) {
-                Some(sampled) => share *= sampled.share(&conjuncts, &mut unknown, alone),
-                None => unknown.extend(conjuncts.iter().map(|(number, _)| number)),
-            }
-        }
-        unknown.sort_unstable();
-        let unknown = unknown.into_iter().map(|number| &conjuncts[number]);
-        share * selectivity::of_all(unknown, &input).0
-    }
-
-    /// The samples of a table that is scanned.
-    fn sampled<'b>(&'b self, rel: &'b Rel) -> Option<Sampled<'b>> {
-        let RelKind::Scan { table, columns } = &rel.kind else {
-            return None;
-        };
-        let sample = |(number, column): (&usize, &'b ResultColumn)| {
-            let sample = self.facts.column(table, *number)?.sample.as_ref()?;
-            Some((&**sample, &column.data_type))
-        };
-        let samples = columns.iter().zip(&rel.columns).map(sample);
-        Sampled::new(self.facts.rows(table), samples)
-    }
-
     fn scan(&self, rel: &RelRef, table: &Arc<ScanTable>, wanted: &[usize]) -> Estimate {
         let rows = self.facts.rows(table);
         let number = Arc::as_ptr(rel).addr();
@@ -570,41 +522,6 @@ impl<'a> Estimator<'a> {
 /// different sizes have rows together, and seldom many times the average.
 fn counts(rows: f64, average: f64) -> f64 {
     (2.0 * rows).sqrt().min(10.0 * average + 10.0)
-}
-
-/// The scan whose rows all columns of a condition over `rel` are of, and the condition over it.
-fn of_one_scan<'a>(rel: &'a Rel, condition: &Expr) -> Option<(&'a Rel, Expr)> {
-    let read = columns(condition);
-    let traced = read
-        .iter()
-        .map(|column| Some((*column, scanned(rel, *column)?)));
-    let traced: HashMap<usize, (&Rel, usize)> = traced.collect::<Option<_>>()?;
-    let (scan, _) = *traced.values().next()?;
-    let same = |(other, _): &(&Rel, usize)| std::ptr::eq(*other, scan);
-    let place = |column: usize| traced.get(&column).map_or(column, |(_, place)| *place);
-    traced
-        .values()
-        .all(same)
-        .then(|| (scan, renumber(condition, &place)))
-}
-
-/// The scan that a column of `rel` is read by, and its place there; `None` where it is computed, or NULL in rows without a match.
-fn scanned(rel: &Rel, column: usize) -> Option<(&Rel, usize)> {
-    match &rel.kind {
-        RelKind::Scan { .. } => Some((rel, column)),
-        RelKind::Filter { input, .. } | RelKind::Sort { input, .. } => scanned(input, column),
-        RelKind::Project { input, exprs } => scanned(input, as_column(exprs.get(column)?)?),
-        RelKind::Join(join) => {
-            let n = join.left.columns.len();
-            match join.kind {
-                JoinKind::Full => None,
-                _ if column < n => scanned(&join.left, column),
-                JoinKind::Inner => scanned(&join.right, column - n),
-                _ => None,
-            }
-        }
-        _ => None,
-    }
 }
 
 #[cfg(test)]

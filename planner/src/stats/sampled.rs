@@ -4,6 +4,7 @@
 //! ones and patterns in strings need no assumption. Values are taken as floats, which is exact enough to count rows.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, AsArray};
@@ -13,9 +14,13 @@ use datafusion::physical_expr::PhysicalExpr;
 use warpline_gpu::codegen::evaluate_strings;
 use warpline_gpu::column::Sample;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
+use warpline_gpu::graph::ResultColumn;
 
+use super::Estimator;
 use super::column::ticks_a_day;
-use super::selectivity::number;
+use super::selectivity::{self, number};
+use crate::rel::expr::{as_column, columns, renumber};
+use crate::rel::{JoinKind, Rel, RelKind, RelRef};
 
 /// Fewer rows of a sample tell too little of a share.
 const ENOUGH: usize = 16;
@@ -23,8 +28,55 @@ const ENOUGH: usize = 16;
 /// A value a row; NaN for NULL. Booleans are 0 and 1.
 type Values = Vec<f64>;
 
+impl Estimator<'_> {
+    /// The share of `rel` for which all of `conjuncts` are true: together, as samples of tables tell, those whose columns are of one
+    /// table, and independently of each other those of several.
+    pub(super) fn passing(&self, rel: &RelRef, conjuncts: &[Expr]) -> f64 {
+        let mut unknown = Vec::new();
+        let mut tables: Vec<(&Rel, Vec<(usize, Expr)>)> = Vec::new();
+        for (number, conjunct) in conjuncts.iter().enumerate() {
+            let Some((scan, conjunct)) = of_one_scan(rel, conjunct) else {
+                unknown.push(number);
+                continue;
+            };
+            match tables
+                .iter_mut()
+                .find(|(table, _)| std::ptr::eq(*table, scan))
+            {
+                Some((_, conjuncts)) => conjuncts.push((number, conjunct)),
+                None => tables.push((scan, vec![(number, conjunct)])),
+            }
+        }
+        let input = self.estimate(rel);
+        let alone = |number: usize| selectivity::selectivity(&conjuncts[number], &input);
+        let mut share = 1.0;
+        for (scan, conjuncts) in tables {
+            match self.sampled(scan) {
+                Some(sampled) => share *= sampled.share(&conjuncts, &mut unknown, alone),
+                None => unknown.extend(conjuncts.iter().map(|(number, _)| number)),
+            }
+        }
+        unknown.sort_unstable();
+        let unknown = unknown.into_iter().map(|number| &conjuncts[number]);
+        share * selectivity::of_all(unknown, &input).0
+    }
+
+    /// The samples of a table that is scanned.
+    fn sampled<'b>(&'b self, rel: &'b Rel) -> Option<Sampled<'b>> {
+        let RelKind::Scan { table, columns } = &rel.kind else {
+            return None;
+        };
+        let sample = |(number, column): (&usize, &'b ResultColumn)| {
+            let sample = self.facts.column(table, *number)?.sample.as_ref()?;
+            Some((&**sample, &column.data_type))
+        };
+        let samples = columns.iter().zip(&rel.columns).map(sample);
+        Sampled::new(self.facts.rows(table), samples)
+    }
+}
+
 /// The samples of a table's columns that a relation reads.
-pub(super) struct Sampled<'a> {
+struct Sampled<'a> {
     /// By column, with its type.
     columns: Vec<Option<(&'a Sample, &'a DataType)>>,
     /// Rows of the sample.
@@ -34,7 +86,7 @@ pub(super) struct Sampled<'a> {
 
 impl<'a> Sampled<'a> {
     /// Those of a table of `rows` rows, where all that there are have the same ones; `None` without any.
-    pub(super) fn new(
+    fn new(
         rows: f64,
         columns: impl Iterator<Item = Option<(&'a Sample, &'a DataType)>>,
     ) -> Option<Self> {
@@ -53,7 +105,7 @@ impl<'a> Sampled<'a> {
 
     /// The share of rows for which all of `conjuncts` are true, but for those that the sample cannot tell, which are added to
     /// `unknown` by their number. `alone` estimates the share of one that too few rows of the sample meet.
-    pub(super) fn share(
+    fn share(
         &self,
         conjuncts: &[(usize, Expr)],
         unknown: &mut Vec<usize>,
@@ -76,19 +128,15 @@ impl<'a> Sampled<'a> {
                 *left &= *passes;
             }
             let together = count(&left);
-            if together >= ENOUGH || self.complete {
-                share = together as f64 / all;
-                continue;
-            }
             let found = *found as f64;
-            let expected = match found < ENOUGH as f64 {
-                true => believed(alone(*number), found, all),
-                false => found / all,
-            };
-            // Of the rows that meet the rarest condition, a few show how many meet the others.
+            let expected = || believed(alone(*number), found, all);
             share = match together {
-                0 => (share * expected).min(1.0 / all),
-                together => expected * (together as f64 / found),
+                _ if self.complete => together as f64 / all,
+                _ if together >= ENOUGH && known.len() == 1 => expected(),
+                _ if together >= ENOUGH => together as f64 / all,
+                // Of the rows that meet the rarest condition, a few show how many meet the others.
+                0 => (share * expected()).min(1.0 / all),
+                _ => expected() * (together as f64 / found),
             };
         }
         share
@@ -198,12 +246,55 @@ impl<'a> Sampled<'a> {
     }
 }
 
-/// An estimate of a share where it goes with `found` of `all` rows of a sample, else what these say.
+/// An estimate of a share where it goes with `found` of `all` rows of a sample, else what these say: ranges of evenly spread values are
+/// known without error, which the sample's rows are not.
 fn believed(estimate: f64, found: f64, all: f64) -> f64 {
-    let likely = found / 3.0 / all..=2.0 * (found + 1.0) / all;
-    match likely.contains(&estimate) {
+    let likely = match found < ENOUGH as f64 {
+        true => found / 3.0..=2.0 * (found + 1.0),
+        // Two standard errors.
+        false => {
+            let error = 2.0 * (found * (1.0 - found / all)).sqrt();
+            found - error..=found + error
+        }
+    };
+    match likely.contains(&(estimate * all)) {
         true => estimate,
         false => found.max(0.5) / all,
+    }
+}
+
+/// The scan whose rows all columns of a condition over `rel` are of, and the condition over it.
+fn of_one_scan<'a>(rel: &'a Rel, condition: &Expr) -> Option<(&'a Rel, Expr)> {
+    let read = columns(condition);
+    let traced = read
+        .iter()
+        .map(|column| Some((*column, scanned(rel, *column)?)));
+    let traced: HashMap<usize, (&Rel, usize)> = traced.collect::<Option<_>>()?;
+    let (scan, _) = *traced.values().next()?;
+    let same = |(other, _): &(&Rel, usize)| std::ptr::eq(*other, scan);
+    let place = |column: usize| traced.get(&column).map_or(column, |(_, place)| *place);
+    traced
+        .values()
+        .all(same)
+        .then(|| (scan, renumber(condition, &place)))
+}
+
+/// The scan that a column of `rel` is read by, and its place there; `None` where it is computed, or NULL in rows without a match.
+fn scanned(rel: &Rel, column: usize) -> Option<(&Rel, usize)> {
+    match &rel.kind {
+        RelKind::Scan { .. } => Some((rel, column)),
+        RelKind::Filter { input, .. } | RelKind::Sort { input, .. } => scanned(input, column),
+        RelKind::Project { input, exprs } => scanned(input, as_column(exprs.get(column)?)?),
+        RelKind::Join(join) => {
+            let n = join.left.columns.len();
+            match join.kind {
+                JoinKind::Full => None,
+                _ if column < n => scanned(&join.left, column),
+                JoinKind::Inner => scanned(&join.right, column - n),
+                _ => None,
+            }
+        }
+        _ => None,
     }
 }
 

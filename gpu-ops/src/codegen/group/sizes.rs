@@ -149,9 +149,9 @@ pub(in crate::codegen) fn front_slots(
 
 /// Slots of such a table at least, and for each group that is thought to be there.
 const LEAST_FRONT: u64 = 256;
-/// Slots of a small one.
-const SMALL_TABLE: u64 = 1024;
 const ROOMY: u64 = 8;
+/// Slots of a table without gaps that are few enough to have a place each.
+const SMALL_TABLE: u64 = 1024;
 
 /// Bytes of shared memory of a table of `slots` slots in front of one in device memory.
 fn front_bytes(layout: &GroupsLayout, slots: u64) -> u64 {

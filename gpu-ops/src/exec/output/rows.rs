@@ -17,7 +17,7 @@ use crate::exec::output::decode::{as_type, decode};
 use crate::memory::DeviceBuffer;
 
 /// Values from which on columns are decoded on several threads.
-const PARALLEL_VALUES: usize = 1 << 17;
+const PARALLEL_VALUES: usize = 1 << 18;
 /// Rows of strings that are worth a thread, and parts of a column at most.
 const PART: usize = 1 << 15;
 const MOST_PARTS: usize = 16;
