@@ -64,6 +64,7 @@ mod devices;
 mod environment;
 mod error;
 mod extension;
+pub mod fetch_first;
 mod fragments;
 mod guard;
 mod lossy;

@@ -24,6 +24,7 @@ use crate::device::{self, Device, DeviceChoice};
 use crate::devices;
 use crate::error::{Error, Result};
 use crate::extension::WarplineExt;
+use crate::fetch_first::as_limit;
 use crate::guard::guarded;
 use crate::memory_table::MemoryTable;
 use crate::on_device::{self, RowsOnDevice};
@@ -80,7 +81,7 @@ impl WarplineSession {
         if let Some(run) = self.statement(sql).await? {
             return Ok(run);
         }
-        Ok(query::run(&self.context, &self.plans, sql).await?)
+        Ok(query::run(&self.context, &self.plans, &as_limit(sql)).await?)
     }
 
     /// Plans one query, or finds the plan of an earlier one; plans `INSERT`, `UPDATE`, `DELETE`, `EXECUTE`,
@@ -107,6 +108,7 @@ impl WarplineSession {
     /// [`Error::DataFusion`] with what parsing or planning reports.
     pub async fn prepare(&self, sql: &str) -> Result<Option<PreparedQuery<'_>>> {
         let start = Instant::now();
+        let sql = &*as_limit(sql);
         let planned = guarded(&self.context, sql, self.plans.plan(&self.context, sql)).await?;
         let plan_ms = start.elapsed().as_secs_f64() * 1e3;
         Ok(planned.map(|planned| PreparedQuery::new(&self.plans, planned, plan_ms)))

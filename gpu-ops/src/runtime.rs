@@ -32,8 +32,8 @@ use crate::device::{Device, Kernel, StopSignal, Stream, StreamLease, Streams};
 use crate::error::{GpuError, Result};
 use crate::machine::Machine;
 use crate::memory::{
-    Budget, DeviceBuffer, Free, HeldOutputs, KeptResults, LadderCounts, MemoryPool,
-    PressureHandler, memory_of_machine,
+    Budget, DeviceBuffer, Free, HeldList, KeptResults, LadderCounts, MemoryPool, PressureHandler,
+    memory_of_machine,
 };
 use crate::stop::StopWords;
 use crate::tables::TableCache;
@@ -57,19 +57,21 @@ pub struct RuntimeOptions {
 }
 
 /// What stays in device memory behind a run, and is given back when the pool is short: outputs that are being read, which have
-/// to go to the host anyway, then indexes, which can be built again, then columns.
+/// to go to the host anyway, then indexes, which can be built again, then columns, then lookup tables of kept plans, which take little.
 struct Kept {
-    outputs: HeldOutputs,
+    outputs: HeldList,
     tables: Arc<TableCache>,
     indexes: KeptResults,
+    lookups: HeldList,
 }
 
 impl PressureHandler for Kept {
     fn release(&self, bytes: usize) -> usize {
-        let each: [&dyn Fn() -> usize; 3] = [
+        let each: [&dyn Fn() -> usize; 4] = [
             &|| self.outputs.release(bytes),
             &|| self.indexes.release(bytes),
             &|| self.tables.release(bytes),
+            &|| self.lookups.release(bytes),
         ];
         let mut released = each.iter().map(|release| release());
         released.find(|released| *released > 0).unwrap_or(0)
@@ -208,9 +210,10 @@ impl Runtime {
             log::info!("kernels of queries that are stopped run to their end: {error}");
         }
         let kept = Arc::new(Kept {
-            outputs: HeldOutputs::default(),
+            outputs: HeldList::default(),
             tables: Arc::new(tables),
             indexes: KeptResults::default(),
+            lookups: HeldList::default(),
         });
         let handler: Weak<dyn PressureHandler> = Arc::<Kept>::downgrade(&kept);
         pool.set_pressure_handler(handler);
@@ -310,8 +313,13 @@ impl Runtime {
     }
 
     /// Outputs that are not read to their end.
-    pub(crate) fn outputs(&self) -> &HeldOutputs {
+    pub(crate) fn outputs(&self) -> &HeldList {
         &self.kept.outputs
+    }
+
+    /// Lookup tables of kept plans.
+    pub(crate) fn lookups(&self) -> &HeldList {
+        &self.kept.lookups
     }
 
     /// Indexes over whole tables that are kept on the device.
@@ -333,7 +341,8 @@ impl Runtime {
     /// those of outputs that host memory has room for.
     pub(crate) fn attainable_memory(&self) -> Free {
         let outputs = self.outputs().bytes().min(self.host_pool.available());
-        let kept = self.indexes().idle_bytes() + self.tables().idle_bytes() + outputs;
+        let lookups = self.lookups().bytes();
+        let kept = self.indexes().idle_bytes() + self.tables().idle_bytes() + lookups + outputs;
         let free = self.pool.free();
         Free {
             bytes: free.bytes.saturating_add(kept as u64),
@@ -350,8 +359,10 @@ impl Runtime {
         let outputs = self.outputs().release(usize::MAX);
         let indexes = self.indexes().clear();
         let columns = self.tables().release(usize::MAX);
+        let lookups = self.lookups().release(usize::MAX);
         self.pool.trim()?;
-        Ok(outputs.saturating_add(indexes).saturating_add(columns))
+        let released = [indexes, columns, lookups];
+        Ok(released.into_iter().fold(outputs, usize::saturating_add))
     }
 
     /// Change the pool's budget, in bytes; `None` for what is free, less some headroom. What is over a smaller budget and no

@@ -26,6 +26,7 @@ use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::{PhysicalExpr, PhysicalExprSimplifier, ScalarFunctionExpr};
 use datafusion::physical_expr_common::physical_expr::{fmt_sql, is_volatile};
 use warpline_gpu::expr::{Expr, Node};
+use warpline_gpu::graph::list_of;
 
 use crate::reason::{Reason, refuse};
 
@@ -176,6 +177,12 @@ fn column_reference(column: &Column, scope: &mut Scope<'_>) -> Result<Expr, Reas
     let Some(field) = scope.schema.fields().get(column.index()) else {
         return refuse(format!("column {} is not one of the scan's", column.name()));
     };
+    if list_of(field.data_type()).is_some() {
+        return refuse(format!(
+            "column {} is put together at the end: nothing is computed of it on the device",
+            column.name()
+        ));
+    }
     if !is_value(field.data_type()) && !is_string(field.data_type()) {
         return refuse(format!(
             "column {} is of type {}",

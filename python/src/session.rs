@@ -206,6 +206,7 @@ impl Session {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Query> {
         let open = self.link.open()?;
+        let sql = warpline::fetch_first::as_limit(&sql).into_owned();
         if warpline::is_own_statement(&sql) {
             let run = self.run(py, progress, |open| async move {
                 open.session.query(&sql).await

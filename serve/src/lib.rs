@@ -30,6 +30,7 @@ mod auth;
 mod client;
 mod engine;
 mod error;
+mod fetch_first;
 mod flight;
 mod http;
 mod options;

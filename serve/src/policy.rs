@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{CopyTarget, ObjectType, Statement};
 
 use crate::client::Client;
 use crate::error::{Result, ServeError};
+use crate::fetch_first::as_limit;
 
 /// Refuses texts of which DataFusion's own grammar makes external tables, and PostgreSQL's nothing.
 pub(crate) fn check_text(sql: &str) -> Result<()> {
@@ -154,6 +155,7 @@ pub(crate) async fn planned(client: &Arc<Client>, ast: &Statement) -> Result<Log
         Statement::CreateView(view) => view.temporary = false,
         _ => {}
     }
+    as_limit(&mut ast);
     let statement = DfStatement::Statement(Box::new(ast));
     let plan = client
         .context()

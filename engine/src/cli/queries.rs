@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use datafusion::logical_expr::{LogicalPlan, Statement};
+use warpline::fetch_first::as_limit;
 use warpline::{Error, Result, WarplineSession};
 use warpline_bench::folder;
 use warpline_tpch::{QueryName, Subject, Task, TpchError};
@@ -147,7 +148,8 @@ pub(super) fn statements(path: &Path) -> Result<Vec<String>> {
     items
         .into_iter()
         .map(|item| match item {
-            Item::Sql(sql) => Ok(sql),
+            // Plain DataFusion runs the same text.
+            Item::Sql(sql) => Ok(as_limit(&sql).into_owned()),
             // Those are for people at a shell.
             Item::Command(given) => Err(Error::OutsideShell { given }),
         })

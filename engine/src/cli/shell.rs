@@ -18,6 +18,7 @@ use datafusion_cli::print_options::PrintOptions;
 use rustyline::Editor;
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
+use warpline::fetch_first::as_limit;
 use warpline::{ByteSize, DeviceChoice, Error, Result, WarplineSession};
 use warpline_tpch::TpchError;
 
@@ -275,6 +276,7 @@ impl Shell {
     }
 
     async fn run_sql(&self, sql: &str) -> Result<Flow> {
+        let sql = &*as_limit(sql);
         let answer = Answer::new(&self.session, &self.print, sql);
         if let Some(run) = self.session.statement(sql).await? {
             let rows = MemoryStream::try_new(run.batches, run.schema, None);

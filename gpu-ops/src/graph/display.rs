@@ -63,6 +63,14 @@ impl Graph {
                     if let Some(first) = &window.first {
                         text += &format!("; of each the rows of {first}");
                     }
+                    let lists = window
+                        .lists
+                        .iter()
+                        .filter_map(|list| columns.get(list.column));
+                    let lists: Vec<&str> = lists.map(|of| of.name().as_str()).collect();
+                    if !lists.is_empty() {
+                        text += &format!("; lists of {}", lists.join(", "));
+                    }
                 }
                 text
             }

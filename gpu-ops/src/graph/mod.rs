@@ -17,6 +17,7 @@
 mod band;
 mod display;
 mod fingerprint;
+mod lists;
 mod policy;
 mod tree;
 mod window;
@@ -25,6 +26,7 @@ use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 
 pub use band::{Band, Bound};
 pub use fingerprint::Fingerprint;
+pub use lists::{ListColumn, OutputList, list_of, list_type};
 pub use policy::{
     FirstRun, IndexChoice, IndexKind, IndexProfile, Policy, RefillProfile, StageProfile,
 };
@@ -62,6 +64,8 @@ pub struct Graph {
     pub parts: Parts,
     /// Room for the states of groups, past which rows are aggregated in parts; `None`: states may take what they need.
     pub group_room: Option<GroupRoom>,
+    /// Columns of the output that refer to lists, in order: results they refer to have all of their rows in device memory.
+    pub lists: Vec<OutputList>,
 }
 
 /// Are joins in memory done in parts, a pair of partitions or a stride of the probing side at a time? What reads their pairs

@@ -4,6 +4,8 @@ use std::fmt;
 
 use warpline_cuda::kernels::{Numbering, RunningCombine};
 
+use super::ListColumn;
+
 /// Columns behind those of the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
@@ -13,6 +15,8 @@ pub struct Window {
     pub columns: Vec<WindowColumn>,
     /// Only these rows are asked for; the window's columns are none that depend on others.
     pub first: Option<FirstRows>,
+    /// Columns of which lists are made, of all rows.
+    pub lists: Vec<ListColumn>,
 }
 
 /// The first rows of each partition.

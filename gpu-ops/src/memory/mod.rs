@@ -18,18 +18,19 @@
 //!
 //! # Relief under pressure
 //! When a reservation does not fit: free blocks go back to the device, then the
-//! [`PressureHandler`] is asked to let go: outputs that are being read move to host memory, then indexes and columns go. Then the query waits for others that run
+//! [`PressureHandler`] is asked to let go: outputs that are being read move to host memory, then indexes, columns
+//! and lookup tables of kept plans go. Then the query waits for others that run
 //! (`turns`), and at last [`crate::GpuError::OutOfDeviceMemory`] tells the caller to take the next rung of its ladder.
 
 mod batch_files;
 mod blocks;
 mod budget;
 mod buffer;
+mod held;
 mod kept;
 mod ladder;
 mod ledger;
 mod machine;
-mod outputs;
 mod pool;
 mod spill_files;
 #[cfg(test)]
@@ -46,10 +47,10 @@ pub(crate) use blocks::size_class;
 pub use budget::Budget;
 pub(crate) use budget::Free;
 pub use buffer::{DeviceBuffer, DeviceValue};
+pub(crate) use held::{Held, HeldList};
 pub(crate) use kept::{KeptResult, KeptResults};
 pub use ladder::LadderCounts;
 pub(crate) use machine::memory_of_machine;
-pub(crate) use outputs::{HeldOutput, HeldOutputs};
 pub use pool::{MemoryPool, PressureHandler, Reservation};
 pub use spill_files::SpillDirectory;
 pub(crate) use spill_files::SpillFile;

@@ -9,6 +9,7 @@
 mod band;
 mod build;
 mod join;
+mod lists;
 mod marks;
 mod materialize;
 mod outer;
@@ -90,6 +91,7 @@ impl Lowering<'_> {
             lowerer = Lowerer::new(self, wider);
             output = lowerer.root(rel)?;
         }
+        let lists = lowerer.output_lists(rel, &schema)?;
         let mut graph = Graph {
             scans: self.scans.to_vec(),
             results: lowerer.results,
@@ -99,10 +101,12 @@ impl Lowering<'_> {
             tree: self.shape.options,
             keep_indexes: self.keep_indexes,
             parts: match (self.parts, lowerer.exceeds_room) {
+                _ if !lists.is_empty() => Parts::Never,
                 (Parts::Never, true) => Parts::Large,
                 (parts, _) => parts,
             },
             group_room: None,
+            lists,
         };
         sideways::pass_filters(&mut graph);
         Ok(graph)
@@ -120,6 +124,8 @@ struct Lowerer<'a> {
     builds: Vec<build::Built>,
     /// What some of them carry beyond what a join asks for.
     wider: Vec<build::Wider>,
+    /// Rows of windows of which lists are made: the number of a list, its rows, and their column with the values.
+    lists: HashMap<usize, (ResultId, usize)>,
     /// How often each name is in use.
     names: HashMap<String, usize>,
     /// The state of some join exceeds its share of device memory.
@@ -201,6 +207,7 @@ impl<'a> Lowerer<'a> {
             shared: HashMap::new(),
             builds: Vec::new(),
             wider,
+            lists: HashMap::new(),
             names: HashMap::new(),
             exceeds_room: false,
         }

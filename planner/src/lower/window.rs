@@ -35,6 +35,7 @@ impl Lowerer<'_> {
             window: Some(window.clone()),
             into,
         }));
+        self.has_lists(into, &window.lists)?;
         self.shared
             .insert(Arc::as_ptr(rel), (Arc::clone(rel), into));
         Ok(into)

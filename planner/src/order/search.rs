@@ -348,10 +348,7 @@ impl Search<'_> {
                     let mut plan = self.joined(probe, build, &on);
                     plan.cost = self.cost(probe, build, &on, &Some(plan.clone()));
                     if let Some(whole) = self.over_whole_table(probe, build, &on, plan.cost) {
-                        plan = Plan {
-                            rows: plan.rows,
-                            ..whole
-                        };
+                        plan = whole;
                     }
                     // Small results first; among equal ones the cheaper step.
                     let better = best
@@ -487,7 +484,8 @@ impl Search<'_> {
         (cost < PAYS * (filtered + spared)).then(|| Plan {
             rel: Rel::filter(joined.rel, in_order(behind.collect())),
             layout: joined.layout,
-            rows: joined.rows,
+            // Behind the filter there are as many rows as where the table is filtered first, whatever is thought of each tree.
+            rows: self.joined((probe, p), (build, b), on).rows,
             cost: cost - spared,
         })
     }

@@ -39,7 +39,9 @@ fn limited(rel: &RelRef, conditions: &[Expr]) -> Option<RelRef> {
             window,
         } => {
             let of_rows_before = |column: &WindowColumn| column.is_of_rows_before();
-            let whole = window.first.is_none() && window.columns.iter().all(of_rows_before);
+            let whole = window.first.is_none()
+                && window.lists.is_empty()
+                && window.columns.iter().all(of_rows_before);
             if !whole || keys.is_empty() {
                 return None;
             }

@@ -23,7 +23,7 @@ use warpline_gpu::expr::{BinaryOp, Calendar, DatePart, Expr, Node, Span};
 use super::cast::converted;
 use super::{Scope, boxed, node};
 use crate::reason::{Reason, refuse};
-use crate::rel::expr::{binary, cast};
+use crate::rel::expr::{binary, case, cast};
 
 /// Nanoseconds of a day.
 const DAY: i64 = 86_400_000_000_000;
@@ -104,6 +104,12 @@ fn date_part(
         _ => DataType::Int32,
     };
     let value = boxed(value, scope)?;
+    if let DataType::Duration(unit) = value.data_type
+        && *data_type == expected
+        && let Some(of) = part_of_duration(part, &value, unit)
+    {
+        return Ok(of.node);
+    }
     let possible = match value.data_type {
         DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, None) => true,
         DataType::Timestamp(..) => part == DatePart::Epoch,
@@ -117,6 +123,69 @@ fn date_part(
         ));
     }
     Ok(Node::DatePart { part, value })
+}
+
+/// All of a duration in weeks, days, hours, minutes or seconds, cut towards zero, as Arrow counts them: NULL past 32 bits. The epoch has the
+/// part of a second as well, where all nanoseconds together are a number of 32 bits, as DataFusion has it. `None` for other parts.
+fn part_of_duration(part: DatePart, value: &Expr, unit: TimeUnit) -> Option<Expr> {
+    let second: i64 = match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    };
+    let seconds = match part {
+        DatePart::Week => 7 * 86_400,
+        DatePart::Day => 86_400,
+        DatePart::Hour => 3_600,
+        DatePart::Minute => 60,
+        DatePart::Second | DatePart::Epoch => 1,
+        _ => return None,
+    };
+    let number = |number: i64| Expr::literal(ScalarValue::Int64(Some(number)));
+    let of_number = |op, a: &Expr, b: i64, to| binary(op, a.clone(), number(b), to);
+    let ticks = cast(value.clone(), DataType::Int64);
+    let whole = of_number(BinaryOp::Divide, &ticks, second * seconds, DataType::Int64);
+    let whole = Expr {
+        data_type: DataType::Int32,
+        nullable: true,
+        node: Node::Cast {
+            value: Box::new(whole),
+            safe: true,
+        },
+    };
+    if part != DatePart::Epoch {
+        return Some(whole);
+    }
+    let whole = cast(whole, DataType::Float64);
+    if unit == TimeUnit::Second {
+        return Some(whole);
+    }
+    let nanoseconds = 1_000_000_000 / second;
+    let (least, most) = (i64::from(i32::MIN), i64::from(i32::MAX));
+    let short = binary(
+        BinaryOp::And,
+        of_number(
+            BinaryOp::GtEq,
+            &ticks,
+            least / nanoseconds,
+            DataType::Boolean,
+        ),
+        of_number(
+            BinaryOp::LtEq,
+            &ticks,
+            most / nanoseconds,
+            DataType::Boolean,
+        ),
+        DataType::Boolean,
+    );
+    let rest = of_number(BinaryOp::Modulo, &ticks, second, DataType::Int64);
+    let rest = cast(rest, DataType::Float64);
+    let second = Expr::literal(ScalarValue::Float64(Some(second as f64)));
+    let rest = binary(BinaryOp::Divide, rest, second, DataType::Float64);
+    let zero = Expr::literal(ScalarValue::Float64(Some(0.0)));
+    let rest = case(short, rest, zero);
+    Some(binary(BinaryOp::Add, whole, rest, DataType::Float64))
 }
 
 /// DataFusion's names of calendar fields: Arrow's interval units with their synonyms, then Postgres' own.

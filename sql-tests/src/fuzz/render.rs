@@ -132,7 +132,12 @@ pub fn expr(of: &Expr) -> String {
             let filter = filter.as_ref().map_or(String::new(), |condition| {
                 format!(" FILTER (WHERE {})", expr(condition))
             });
-            format!("{function}({distinct}{argument}){filter}")
+            // In an order that tells all values apart, or the answer is none.
+            let rest = match *function {
+                "string_agg" => format!(", '|' ORDER BY {argument}"),
+                _ => String::new(),
+            };
+            format!("{function}({distinct}{argument}{rest}){filter}")
         }
         Node::Subquery {
             negated,

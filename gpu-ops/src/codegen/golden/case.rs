@@ -242,6 +242,7 @@ impl Case {
             keep_indexes: false,
             parts: Parts::Never,
             group_room: None,
+            lists: vec![],
         };
         let policy = Fixed {
             groups: self.groups,

@@ -10,6 +10,7 @@ use crate::codegen::ir::refusal::{needs_codes, unsupported};
 use crate::codegen::ir::value::{CType, Meaning, Value};
 use crate::error::{GpuError, Result};
 use crate::expr::Expr;
+use crate::graph::list_of;
 
 /// Precision and scale of a decimal.
 fn decimal(data_type: &DataType) -> Option<(u8, i8)> {
@@ -43,7 +44,8 @@ impl Emitter<'_> {
         if value.is_null() {
             return Ok(self.null(to));
         }
-        if from == to {
+        // What refers to a list is a number.
+        if from == to || *from == DataType::Int64 && list_of(to).is_some() {
             return Ok(value);
         }
         if is_string(from) && is_string(to) && matches!(value.meaning, Meaning::Code(_)) {

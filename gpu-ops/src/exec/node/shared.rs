@@ -20,6 +20,7 @@ use crate::exec::node::inputs::Collected;
 use crate::exec::node::report::{FragmentOptions, FragmentReport};
 use crate::exec::node::room::{RoomLevel, group_room};
 use crate::exec::prepare::bind::OverlapScan;
+use crate::exec::prepare::lookups::UsedLookups;
 use crate::exec::prepare::prepared::{Prepared, streamed_scans};
 use crate::exec::prepare::replan::ReplanFacts;
 use crate::graph::{Graph, Parts, Policy};
@@ -126,7 +127,7 @@ impl Shared {
         let mut report = FragmentReport::default();
         loop {
             let begin = Instant::now();
-            let (prepared, reused) = self.prepare(tables, overlap, stream)?;
+            let (prepared, lookups, reused) = self.prepare(tables, overlap, stream)?;
             if !reused {
                 report.compile_ms += begin.elapsed().as_secs_f64() * 1e3;
             }
@@ -140,6 +141,7 @@ impl Shared {
             };
             report.queue_ms += place.as_ref().map_or(0.0, |p| p.waited.as_secs_f64() * 1e3);
             let outcome = execute(&self.runtime, stream, &prepared, deliver, profile);
+            drop(lookups);
             drop(place);
             self.runtime.return_to_peers();
             match outcome {
@@ -227,16 +229,18 @@ impl Shared {
         prepared.fits(tables) && (prepared.graph.parts.allowed() || !short)
     }
 
-    /// What was prepared for these columns, or anew; the second value tells which.
+    /// What was prepared for these columns, with its lookup tables, or anew; the last value tells which.
     fn prepare(
         &self,
         tables: &[Arc<LoadedTable>],
         overlap: Option<&OverlapScan>,
         stream: &Stream,
-    ) -> Result<(Arc<Prepared>, bool)> {
+    ) -> Result<(Arc<Prepared>, UsedLookups, bool)> {
         let kept = self.prepared.lock().clone();
-        if let Some(prepared) = kept.filter(|kept| self.suits(kept, tables)) {
-            return Ok((prepared, true));
+        if let Some(prepared) = kept.filter(|kept| self.suits(kept, tables))
+            && let Some(lookups) = prepared.lookups_for_use()
+        {
+            return Ok((prepared, lookups, true));
         }
         let trace = self.runtime.trace();
         let _traced = trace.map(|trace| trace.thread(Work::Compile, "make pipelines and kernels"));
@@ -271,9 +275,15 @@ impl Shared {
         if self.options.blocks > 0 {
             prepared.limit_blocks(self.options.blocks * u64::from(device.multiprocessors.max(1)));
         }
+        let lookups = prepared.lookups_for_use().ok_or_else(|| {
+            GpuError::Internal("lookup tables were given back before anybody knew of them".into())
+        })?;
+        if let Some(kept) = prepared.kept_lookups() {
+            self.runtime.lookups().add(kept);
+        }
         let prepared = Arc::new(prepared);
         *self.prepared.lock() = Some(Arc::clone(&prepared));
-        Ok((prepared, false))
+        Ok((prepared, lookups, false))
     }
 
     /// The graph over these tables, by what runs have found out.
@@ -282,7 +292,8 @@ impl Shared {
         let mut graph = self
             .policy
             .graph(tables, &facts.duplicates, budget.kept_index())?;
-        if self.room.results_may_spill() && !graph.parts.allowed() {
+        // Lists are read from results that have all of their rows where kernels reach them.
+        if self.room.results_may_spill() && !graph.parts.allowed() && graph.lists.is_empty() {
             graph.parts = Parts::Large;
         }
         if graph.parts.allowed() {

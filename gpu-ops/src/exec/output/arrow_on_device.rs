@@ -110,6 +110,7 @@ impl Columns<'_> {
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
         );
         let data = match &layout.meaning {
+            _ if column.list.is_some() => return self.by_host(number, data_type),
             _ if column.text.is_some() => match (text, &column.text) {
                 (true, Some(base)) => {
                     let base = base_of(base)?;

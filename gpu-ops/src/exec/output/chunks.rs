@@ -3,7 +3,7 @@
 //! The rows stay where the run left them, in device memory or in host memory, until their chunk is asked for: a chunk is copied
 //! and decoded while the one before is read, so that an output takes no more host memory than a few chunks of it do. What it
 //! holds of device memory stays reserved until the last chunk is copied or nobody reads any more. Where others are short of
-//! it, the rows that are left move to page-locked host memory, if that has room ([`HeldOutput`]).
+//! it, the rows that are left move to page-locked host memory, if that has room ([`Held`]).
 
 use std::fmt;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use crate::error::{GpuError, Result};
 use crate::exec::frame::results::Frame;
 use crate::exec::output::rows::{HostColumn, HostRows, host_bytes};
 use crate::exec::output::text::{RowStrings, base_of};
-use crate::memory::{DeviceBuffer, HeldOutput};
+use crate::memory::{DeviceBuffer, Held};
 use crate::runtime::Runtime;
 
 /// Values of a chunk: enough for several threads and for copies at the speed of the link, little beside a large output. Builds
@@ -392,13 +392,13 @@ impl Strings<'_> {
     }
 }
 
-impl HeldOutput for OutputChunks {
+impl Held for OutputChunks {
     fn bytes(&self) -> usize {
         let places = self.left.lock().places.clone();
         places.map_or(0, |places| places.device_bytes())
     }
 
-    fn move_to_host(&self) -> usize {
+    fn give_back(&self) -> usize {
         // While a chunk is copied its memory is in use, and its reader may be the one who is short.
         let Some(stream) = self.stream.try_lock() else {
             return 0;

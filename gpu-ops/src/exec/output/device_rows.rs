@@ -48,9 +48,9 @@ impl<'a> DeviceRows<'a> {
         }
         let columns = frame.prepared.output.iter().enumerate();
         let columns = columns.map(|(number, column)| {
-            if column.text.is_some() {
+            if column.text.is_some() || column.list.is_some() {
                 return Err(GpuError::Unsupported(
-                    "strings by row among rows that stay on the device".into(),
+                    "strings by row, or lists, among rows that stay on the device".into(),
                 ));
             }
             let (buffer, offset) = frame.output_part(Part::Column(number))?;

@@ -12,6 +12,7 @@ use crate::error::{GpuError, Result};
 use crate::exec::frame::control::Control;
 use crate::exec::frame::results::Frame;
 use crate::exec::output::chunks::{Chunk, OutputChunks, chunk_rows};
+use crate::exec::output::lists::References;
 use crate::exec::output::rows::{HostColumn, HostRows, host_bytes};
 use crate::exec::output::text::{RowStrings, base_of, gather_texts};
 use crate::memory::BatchFile;
@@ -111,7 +112,9 @@ impl Host {
         }
         let rows = self.row_count(frame)?;
         let width = columns_of(frame, schema)?;
-        if rows <= chunk_rows(width) {
+        // What lists refer to goes with the run.
+        let lists = !frame.prepared.graph.lists.is_empty();
+        if lists || rows <= chunk_rows(width) {
             return self
                 .rows_as_batch(frame, schema, rows)
                 .map(Delivered::Batch);
@@ -175,6 +178,14 @@ impl Host {
                 true => Some(self.part(frame, Part::Valid(index), rows)?),
                 false => None,
             };
+            if let Some(list) = &column.list {
+                let bytes = rows.saturating_mul(usize::from(layout.width));
+                let codes = self.part(frame, Part::Column(index), bytes)?;
+                let references = References::of(layout, &codes, valid.as_deref(), rows)?;
+                let lists = references.lists(list, frame)?;
+                columns.push(Some(HostColumn::Array(lists)));
+                continue;
+            }
             if let Some(base) = &column.text {
                 texts.push((index, base_of(base)?, valid));
                 columns.push(None);

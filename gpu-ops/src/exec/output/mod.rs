@@ -5,6 +5,7 @@ pub(super) mod chunks;
 pub(super) mod decode;
 pub(super) mod device_rows;
 pub(super) mod host;
+pub(super) mod lists;
 pub(super) mod rows;
 pub(super) mod text;
 

@@ -4,11 +4,9 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use crate::codegen::{
-    ColumnPart, KernelProgram, LookupTable, Program, ResultLayout, Slot, SourceRows,
-};
+use crate::codegen::{ColumnPart, KernelProgram, Program, ResultLayout, Slot, SourceRows};
 use crate::column::Encoding;
-use crate::device::{Kernel, Stream};
+use crate::device::Kernel;
 use crate::error::{GpuError, Result};
 use crate::exec::prepare::covering::Covering;
 use crate::exec::prepare::kernel::{PreparedKernel, PreparedSource};
@@ -26,38 +24,6 @@ pub(in crate::exec) struct OverlapScan {
     /// Its number.
     pub(in crate::exec) scan: usize,
     pub(in crate::exec) arrival: Arc<LoadProgress>,
-}
-
-/// Lookup tables begin at multiples of this in their buffer.
-const LOOKUP_ALIGNMENT: usize = 256;
-
-/// All lookup tables in one buffer, and by kernel the offset of each.
-pub(in crate::exec) fn upload_lookups(
-    runtime: &Runtime,
-    stream: &Stream,
-    kernels: &[&KernelProgram],
-) -> Result<(Option<DeviceBuffer>, Vec<Vec<usize>>)> {
-    let mut bytes: Vec<u8> = Vec::new();
-    let mut offsets = Vec::with_capacity(kernels.len());
-    for kernel in kernels {
-        let mut mine = Vec::with_capacity(kernel.lookups.len());
-        for LookupTable { bytes: table } in &kernel.lookups {
-            mine.push(bytes.len());
-            bytes.extend_from_slice(table);
-            // At least one unit: an empty table has an address as well.
-            let end = (bytes.len() + 1).next_multiple_of(LOOKUP_ALIGNMENT);
-            bytes.resize(end, 0);
-        }
-        offsets.push(mine);
-    }
-    if bytes.is_empty() {
-        return Ok((None, offsets));
-    }
-    let buffer = runtime.pool().allocate(bytes.len(), "lookup tables")?;
-    buffer.upload(stream, 0, &bytes)?;
-    // Runs of other sessions read it on streams of their own.
-    runtime.device().synchronize(stream)?;
-    Ok((Some(buffer), offsets))
 }
 
 /// What the kernels of one program have in common.

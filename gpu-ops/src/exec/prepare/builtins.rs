@@ -2,7 +2,7 @@
 
 use warpline_cuda::kernels::{self, PhjPart};
 
-use crate::codegen::{JoinKeys, RangeEntries, WindowFill, WindowProgram};
+use crate::codegen::{ColumnLayout, JoinKeys, RangeEntries, WindowFill, WindowProgram};
 use crate::device::DeviceInfo;
 use crate::error::Result;
 use crate::exec::prepare::join_bits::{JoinBits, digits};
@@ -392,6 +392,14 @@ impl Builtins {
     /// What fetches strings by row.
     pub(in crate::exec) fn of_strings(&mut self) {
         self.add(Builtin::Strings);
+    }
+
+    /// What gathers the values of lists, which have this layout.
+    pub(in crate::exec) fn of_list(&mut self, values: &ColumnLayout) {
+        self.add(Builtin::Gather(values.width.into()));
+        if values.nullable {
+            self.add(Builtin::Gather(1));
+        }
     }
 
     /// What orders about `rows` rows by keys of these bits, or finds the `first` of them.

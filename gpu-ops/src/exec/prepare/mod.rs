@@ -9,6 +9,7 @@ pub(super) mod estimate;
 pub(super) mod hints;
 pub(super) mod join_bits;
 pub(super) mod kernel;
+pub(super) mod lookups;
 pub(super) mod part_sizes;
 pub(super) mod places;
 pub(super) mod prepared;

@@ -13,15 +13,16 @@ use crate::codegen::{
 use crate::column::Column;
 use crate::device::{DevicePtr, Stream};
 use crate::error::{GpuError, Result};
-use crate::exec::prepare::bind::{Builder, OverlapScan, upload_lookups};
+use crate::exec::prepare::bind::{Builder, OverlapScan};
 use crate::exec::prepare::builtins::Builtins;
 use crate::exec::prepare::compile::compile;
 use crate::exec::prepare::hints::Hint;
 use crate::exec::prepare::kernel::{PreparedKernel, PreparedSort, PreparedStep, PreparedWindow};
+use crate::exec::prepare::lookups::{KeptLookups, UsedLookups, upload_lookups};
 use crate::exec::prepare::replan::ReplanFacts;
 use crate::exec::prepare::shapes::Shape;
-use crate::graph::{Graph, ResultId, Stage, Step};
-use crate::memory::{DeviceBuffer, SpillDirectory};
+use crate::graph::{Graph, OutputList, ResultId, Stage, Step};
+use crate::memory::SpillDirectory;
 use crate::runtime::Runtime;
 use crate::runtime::slots::Length;
 use crate::tables::{LoadProgress, LoadedTable};
@@ -66,8 +67,8 @@ pub(in crate::exec) struct Prepared {
     results_took: AtomicUsize,
     /// Takes the rows of joins for which host memory has no room.
     pub(in crate::exec) spill: Option<Arc<SpillDirectory>>,
-    #[allow(dead_code, reason = "held, not read: kernels have its address")]
-    lookups: Option<DeviceBuffer>,
+    /// `None`: its kernels have none.
+    lookups: Option<Arc<KeptLookups>>,
 }
 
 /// A table that is still coming.
@@ -102,6 +103,16 @@ pub(in crate::exec) struct OutputColumn {
     pub(in crate::exec) layout: ColumnLayout,
     /// Strings by row: the column with the strings.
     pub(in crate::exec) text: Option<Weak<Column>>,
+    /// References to lists: where the values are.
+    pub(in crate::exec) list: Option<Box<ListValues>>,
+}
+
+/// The values of lists: rows of a result.
+#[derive(Debug)]
+pub(in crate::exec) struct ListValues {
+    pub(in crate::exec) of: OutputList,
+    /// How one value becomes an element of an Arrow array.
+    pub(in crate::exec) value: OutputColumn,
 }
 
 impl Prepared {
@@ -126,12 +137,7 @@ impl Prepared {
             ));
         }
         let kernels: Vec<&KernelProgram> = program.steps.iter().flat_map(kernels_of).collect();
-        let output = match program.results.get(graph.output) {
-            Some(ResultLayout::Rows(columns) | ResultLayout::Sorted(columns)) => {
-                columns.iter().map(OutputColumn::new).collect::<Vec<_>>()
-            }
-            _ => return Err(GpuError::Internal("a fragment's output has no rows".into())),
-        };
+        let output = output_columns(&graph, &program)?;
         let shapes: Vec<Shape> = program.results.iter().map(Shape::of).collect();
         let mut builtins = Builtins::default();
         builtins.of_shapes(&shapes, &graph, runtime.device().info());
@@ -148,7 +154,10 @@ impl Prepared {
                 }
             }
         }
-        if output.iter().any(|column| column.text.is_some()) {
+        for list in output.iter().filter_map(|column| column.list.as_ref()) {
+            builtins.of_list(&list.value.layout);
+        }
+        if output.iter().any(OutputColumn::has_texts) {
             builtins.of_strings();
         }
         let compiled = compile(runtime, &kernels, builtins)?;
@@ -202,7 +211,7 @@ impl Prepared {
         }
         Ok(Self {
             tables: tables.iter().map(|t| TableIdentity::of(t)).collect(),
-            dead_after: dead_after(&steps, &shapes, graph.output),
+            dead_after: dead_after(&steps, &shapes, &graph),
             choices: [
                 program.choices.clone(),
                 streamed_scans(&graph, tables.iter().map(AsRef::as_ref)),
@@ -229,10 +238,23 @@ impl Prepared {
             results_took: AtomicUsize::new(0),
             steps,
             spill: None,
-            lookups,
+            lookups: lookups.map(|buffer| Arc::new(KeptLookups::new(buffer))),
             graph,
             facts,
         })
+    }
+
+    /// Its lookup tables, for a run; `None` once they were given back: it has to be prepared again.
+    pub(in crate::exec) fn lookups_for_use(&self) -> Option<UsedLookups> {
+        match &self.lookups {
+            Some(kept) => kept.for_use(),
+            None => Some(UsedLookups::none()),
+        }
+    }
+
+    /// What may give its lookup tables back.
+    pub(in crate::exec) fn kept_lookups(&self) -> Option<Weak<KeptLookups>> {
+        self.lookups.as_ref().map(Arc::downgrade)
     }
 
     /// What the next run goes by, unless it is to read sizes between steps.
@@ -308,9 +330,10 @@ impl Prepared {
         columns.all(|column| column.strong_count() > 0)
     }
 
-    /// Was it made for exactly these columns?
+    /// Was it made for exactly these columns, and are its lookup tables still there?
     pub(in crate::exec) fn fits(&self, tables: &[Arc<LoadedTable>]) -> bool {
         self.tables.len() == tables.len()
+            && self.lookups.as_ref().is_none_or(|kept| !kept.are_gone())
             && self.tables.iter().zip(tables).all(|(mine, table)| {
                 mine.rows == table.rows
                     && mine.columns.len() == table.columns.len()
@@ -370,8 +393,44 @@ impl OutputColumn {
         if text.is_some() {
             layout.meaning = Meaning::Number;
         }
-        Self { layout, text }
+        Self {
+            layout,
+            text,
+            list: None,
+        }
     }
+
+    /// Are strings gathered for it?
+    fn has_texts(&self) -> bool {
+        self.text.is_some()
+            || self
+                .list
+                .as_ref()
+                .is_some_and(|list| list.value.has_texts())
+    }
+}
+
+/// The columns of the output, with the values of lists among them.
+fn output_columns(graph: &Graph, program: &Program) -> Result<Vec<OutputColumn>> {
+    let columns_of = |result: ResultId| match program.results.get(result) {
+        Some(ResultLayout::Rows(columns) | ResultLayout::Sorted(columns)) => Ok(columns),
+        _ => Err(GpuError::Internal(
+            "rows of a fragment's output that are none".into(),
+        )),
+    };
+    let columns = columns_of(graph.output)?.iter();
+    let mut output: Vec<OutputColumn> = columns.map(OutputColumn::new).collect();
+    for list in &graph.lists {
+        let missing = || GpuError::Internal("a list of no column".into());
+        let values = columns_of(list.rows)?.get(list.values);
+        let value = OutputColumn::new(values.ok_or_else(missing)?);
+        let column = output.get_mut(list.output).ok_or_else(missing)?;
+        column.list = Some(Box::new(ListValues {
+            of: list.clone(),
+            value,
+        }));
+    }
+    Ok(output)
 }
 
 /// The kernels of a step in launch order.
@@ -433,7 +492,11 @@ fn sorts_in_parts(graph: &Graph, shapes: &[Shape]) -> Vec<String> {
 }
 
 /// By step: the results whose memory no later step uses.
-fn dead_after(steps: &[PreparedStep], shapes: &[Shape], output: ResultId) -> Vec<Vec<ResultId>> {
+fn dead_after(steps: &[PreparedStep], shapes: &[Shape], graph: &Graph) -> Vec<Vec<ResultId>> {
+    // Read behind the last step.
+    let read_later = |result: ResultId| {
+        result == graph.output || graph.lists.iter().any(|list| list.rows == result)
+    };
     let mut last = vec![None; shapes.len()];
     for (number, step) in steps.iter().enumerate() {
         let (kernels, named): (Vec<&PreparedKernel>, Vec<ResultId>) = match step {
@@ -464,7 +527,7 @@ fn dead_after(steps: &[PreparedStep], shapes: &[Shape], output: ResultId) -> Vec
     }
     let mut dead = vec![Vec::new(); steps.len()];
     for (result, last) in last.into_iter().enumerate() {
-        if let Some(step) = last.filter(|_| result != output) {
+        if let Some(step) = last.filter(|_| !read_later(result)) {
             dead[step].push(result);
         }
     }

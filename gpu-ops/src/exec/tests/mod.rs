@@ -163,6 +163,7 @@ impl Case {
             keep_indexes: false,
             parts: crate::graph::Parts::Never,
             group_room: None,
+            lists: vec![],
         };
         let program = Program {
             hidden: vec![],

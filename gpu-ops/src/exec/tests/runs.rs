@@ -424,6 +424,7 @@ fn strings_by_row_are_fetched() {
         keep_indexes: false,
         parts: crate::graph::Parts::Never,
         group_room: None,
+        lists: vec![],
     };
     let program = Program {
         hidden: vec![],

@@ -1,5 +1,6 @@
 //! Calls of aggregations and their filters, in one phase or two that are together, and the groups that they are of.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
@@ -68,17 +69,18 @@ pub(super) fn decimal_average(sum: Expr, rows: Expr, data_type: DataType) -> Exp
     binary(BinaryOp::Divide, sum, rows, data_type)
 }
 
-/// What calls compute over rows with the columns of `input`.
+/// What calls compute over rows with the columns of `input`; `lists` counts those of the fragment.
 pub(super) fn calls(
     calls: &[Arc<AggregateFunctionExpr>],
     filters: &[Option<Arc<dyn PhysicalExpr>>],
     input: &RelRef,
+    lists: &Cell<usize>,
 ) -> Result<Vec<Call>, Reason> {
     let schema = input.schema();
     let mut scope = Scope::whole(&schema);
     let mut found = Vec::with_capacity(calls.len());
     for (call, filter) in calls.iter().zip(filters) {
-        if let Some(ranked) = ranked::call(call, filter.as_ref(), &mut scope)? {
+        if let Some(ranked) = ranked::call(call, filter.as_ref(), &mut scope, lists)? {
             found.push(Call::Ranked(ranked));
             continue;
         }

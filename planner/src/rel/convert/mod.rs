@@ -17,6 +17,7 @@ mod scan;
 mod states;
 mod window;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -46,6 +47,7 @@ use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::Expr;
+use warpline_gpu::graph::list_of;
 
 use super::expr::{is_true, null, split};
 use super::{Rel, RelRef};
@@ -80,8 +82,12 @@ pub fn convert(plan: &Arc<dyn ExecutionPlan>, inputs: &Inputs) -> Result<RelRef,
         .schema()
         .fields()
         .iter()
-        .find(|f| !is_value(f.data_type()) && !is_string(f.data_type()))
-        .map(|f| Reason::new(format!("column {} is of type {}", f.name(), f.data_type())));
+        .zip(&rel.columns)
+        .find(|(f, of)| {
+            let data_type = f.data_type();
+            !is_value(data_type) && !is_string(data_type) && list_of(&of.data_type).is_none()
+        })
+        .map(|(f, _)| Reason::new(format!("column {} is of type {}", f.name(), f.data_type())));
     let ordered = match output {
         Some(reason) => Err(reason),
         None => order::promised(plan, rel),
@@ -114,6 +120,8 @@ struct Converter {
     inputs: Inputs,
     /// The scalar subqueries in scope: how expressions refer to them, and what they are.
     subqueries: Vec<(ScalarSubqueryExpr, RelRef)>,
+    /// How many lists there are.
+    lists: Cell<usize>,
 }
 
 impl Converter {
@@ -188,6 +196,10 @@ impl Converter {
             }
         }
         if plan.is::<UnionExec>() || plan.is::<InterleaveExec>() {
+            let mut columns = inputs.iter().flat_map(|input| &input.columns);
+            if columns.any(|column| list_of(&column.data_type).is_some()) {
+                return refuse("lists of several inputs are put together on the CPU");
+            }
             return Ok(Rel::union(inputs.to_vec()));
         }
         let [input] = inputs else {
@@ -204,7 +216,7 @@ impl Converter {
         if let Some(exec) = plan.downcast_ref::<ProjectionExec>() {
             let exprs: Vec<_> = exec.expr().iter().map(|p| Arc::clone(&p.expr)).collect();
             let names = exec.expr().iter().map(|p| p.alias.clone());
-            let (input, exprs) = self.translate_all(input, &exprs)?;
+            let (input, exprs) = self.translated(input, &exprs, true)?;
             return Ok(Rel::project(input, exprs.into_iter().zip(names).collect()));
         }
         if let Some(exec) = plan.downcast_ref::<SortExec>() {
@@ -324,6 +336,16 @@ impl Converter {
         input: RelRef,
         exprs: &[Arc<dyn PhysicalExpr>],
     ) -> Result<(RelRef, Vec<Expr>), Reason> {
+        self.translated(input, exprs, false)
+    }
+
+    /// As [`Self::translate_all`]; where `lists` are passed on, columns of them are among the expressions.
+    fn translated(
+        &self,
+        input: RelRef,
+        exprs: &[Arc<dyn PhysicalExpr>],
+        lists: bool,
+    ) -> Result<(RelRef, Vec<Expr>), Reason> {
         let mut rel = input;
         let mut beside: Vec<usize> = Vec::new();
         let mut prepared = Vec::with_capacity(exprs.len());
@@ -361,10 +383,23 @@ impl Converter {
         let mut scope = Scope::whole(&schema);
         let translated = prepared
             .iter()
-            .map(|e| translate(e, &mut scope))
+            .map(|e| {
+                let column = e.downcast_ref::<Column>().map(Column::index);
+                let column = column.filter(|i| lists && is_list(&rel, *i));
+                match column {
+                    Some(column) => Ok(rel.column(column)),
+                    None => translate(e, &mut scope),
+                }
+            })
             .collect::<Result<_, _>>()?;
         Ok((rel, translated))
     }
+}
+
+/// Does a column refer to lists?
+fn is_list(rel: &RelRef, column: usize) -> bool {
+    let column = rel.columns.get(column);
+    column.is_some_and(|column| list_of(&column.data_type).is_some())
 }
 
 /// AND is commutative: what can fail runs on the rows that the rest has left.

@@ -22,7 +22,12 @@ pub(super) fn aggregate(
     };
     let by = raw.group_expr();
     let grouping = grouping(by, input, converter)?;
-    let calls = calls(raw.aggr_expr(), raw.filter_expr(), &grouping.input)?;
+    let calls = calls(
+        raw.aggr_expr(),
+        raw.filter_expr(),
+        &grouping.input,
+        &converter.lists,
+    )?;
     if by.has_grouping_set() {
         let number = raw.schema();
         let number = number.field(grouping.keys.len()).data_type().clone();

@@ -1,33 +1,37 @@
-//! Aggregates that are certain rows of a group in an order: medians, percentiles, first, last and nth values. And DISTINCT
-//! arguments of aggregates that keep no sets of their own.
+//! Aggregates that are certain rows of a group in an order: medians, percentiles, first, last and nth values. Those that are all of them:
+//! `array_agg` and `string_agg`. And DISTINCT arguments of aggregates that keep no sets of their own.
 //!
 //! Rows are sorted by the keys of the grouping, then by what the call orders by ([`RelKind::Window`](crate::rel::RelKind)),
 //! so that each knows its place among the rows of its group. The call then picks the one or two rows whose places it names, and
 //! everything else is computed of the same rows beside it. Rows that do not count (NULL, or left out by a filter) are
-//! partitions of their own: places and numbers of rows come without them.
+//! partitions of their own: places and numbers of rows come without them. Lists are references to the rows of such a partition until the
+//! end of the fragment ([`warpline_gpu::graph::ListColumn`]).
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::functions_aggregate::approx_median::ApproxMedian;
 use datafusion::functions_aggregate::approx_percentile_cont::ApproxPercentileCont;
+use datafusion::functions_aggregate::array_agg::ArrayAgg;
 use datafusion::functions_aggregate::first_last::{FirstValue, LastValue};
 use datafusion::functions_aggregate::median::Median;
 use datafusion::functions_aggregate::nth_value::NthValueAgg;
 use datafusion::functions_aggregate::percentile_cont::PercentileCont;
+use datafusion::functions_aggregate::string_agg::StringAgg;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
-use warpline_gpu::graph::{SortKey, Window, WindowColumn};
+use warpline_gpu::graph::{ListColumn, SortKey, Window, WindowColumn, list_type};
 use warpline_gpu::pipeline::{AggregateCall, AggregateFunction};
 
 use super::aggregate::{self, Call};
 use super::grouping::Grouping;
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{all_of, as_column, binary, case, cast, is_not_null, is_true, same};
-use crate::rel::{Rel, RelRef};
+use crate::rel::{Rel, RelKind, RelRef};
 use crate::translate::{Scope, is_decimal, translate};
 
 const FLOAT: DataType = DataType::Float64;
@@ -68,7 +72,7 @@ impl OrderKey {
 }
 
 /// Which rows.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Pick {
     /// The middle one, or half the sum of the two in the middle.
     Median,
@@ -78,6 +82,17 @@ enum Pick {
     FromStart(i64),
     /// So many rows before the last.
     FromEnd(i64),
+    /// All of them, in a list with this number; as one string where there is something to stand between the values.
+    All {
+        list: usize,
+        delimiter: Option<String>,
+    },
+}
+
+/// Is it one that makes lists of rows, or strings of them?
+pub(super) fn makes_list(call: &AggregateFunctionExpr) -> bool {
+    let function = call.fun().inner();
+    function.is::<ArrayAgg>() || function.is::<StringAgg>()
 }
 
 /// The call, if it is one.
@@ -85,8 +100,9 @@ pub(super) fn call(
     call: &AggregateFunctionExpr,
     filter: Option<&Arc<dyn PhysicalExpr>>,
     scope: &mut Scope<'_>,
+    lists: &Cell<usize>,
 ) -> Result<Option<RankedCall>, Reason> {
-    let Some(pick) = pick(call)? else {
+    let Some(pick) = pick(call, lists)? else {
         return Ok(None);
     };
     let name = call.fun().name();
@@ -97,8 +113,9 @@ pub(super) fn call(
     let value = translate(argument, scope)?;
     let data_type = value.data_type.clone();
     let by_value = matches!(pick, Pick::Median | Pick::Percentile(_));
+    let lists_all = matches!(pick, Pick::All { .. });
     if by_value {
-        check_middle(pick, &data_type, name)?;
+        check_middle(&pick, &data_type, name)?;
     }
     let value = match by_value {
         true => without_cast(value),
@@ -110,22 +127,24 @@ pub(super) fn call(
             .order_bys()
             .iter()
             .map(|key| {
+                // A list that is made backwards is turned round at its end.
+                let turned = lists_all && call.is_reversed();
                 Ok(OrderKey {
                     value: translate(&key.expr, scope)?,
-                    descending: key.options.descending,
-                    nulls_first: key.options.nulls_first,
+                    descending: key.options.descending != turned,
+                    nulls_first: key.options.nulls_first != turned,
                 })
             })
             .collect::<Result<_, Reason>>()?,
     };
-    if order.is_empty() {
+    if order.is_empty() && !lists_all {
         return refuse(format!(
             "{name} without ORDER BY runs on the CPU: which row comes first is not defined"
         ));
     }
     let approximate =
         call.fun().inner().is::<ApproxMedian>() || call.fun().inner().is::<ApproxPercentileCont>();
-    if call.is_distinct() && (!by_value || approximate) {
+    if call.is_distinct() && (!by_value && !lists_all || approximate) {
         return refuse(format!("{name}(DISTINCT …) runs on the CPU"));
     }
     let filter = filter.map(|filter| translate(filter, scope)).transpose()?;
@@ -138,7 +157,8 @@ pub(super) fn call(
             "{name} of an expression that can fail, with a filter, runs on the CPU"
         ));
     }
-    let skips_nulls = by_value || call.ignore_nulls();
+    let joins_text = matches!(&pick, Pick::All { delimiter, .. } if delimiter.is_some());
+    let skips_nulls = by_value || joins_text || call.ignore_nulls();
     let known = (skips_nulls && value.nullable).then(|| is_not_null(value.clone()));
     let filter = filter.filter(|filter| !is_true(filter));
     Ok(Some(RankedCall {
@@ -153,7 +173,7 @@ pub(super) fn call(
 }
 
 /// The rows that a function picks, if it is one of these.
-fn pick(call: &AggregateFunctionExpr) -> Result<Option<Pick>, Reason> {
+fn pick(call: &AggregateFunctionExpr, lists: &Cell<usize>) -> Result<Option<Pick>, Reason> {
     let function = call.fun().inner();
     let name = call.fun().name();
     let arguments = call.expressions();
@@ -202,9 +222,30 @@ fn pick(call: &AggregateFunctionExpr) -> Result<Option<Pick>, Reason> {
             }
             _ => return refuse(format!("{name} of such a number runs on the CPU")),
         }
+    } else if function.is::<ArrayAgg>() {
+        Pick::All {
+            list: new_list(lists),
+            delimiter: None,
+        }
+    } else if function.is::<StringAgg>() {
+        let delimiter = constant(1).and_then(|text| Some(text.try_as_str()??.to_string()));
+        let Some(delimiter) = delimiter else {
+            return refuse(format!(
+                "{name} with a delimiter that is no constant string runs on the CPU"
+            ));
+        };
+        Pick::All {
+            list: new_list(lists),
+            delimiter: Some(delimiter),
+        }
     } else {
         return Ok(None);
     }))
+}
+
+/// The number of one more list of the fragment.
+fn new_list(lists: &Cell<usize>) -> usize {
+    lists.replace(lists.get() + 1)
 }
 
 /// Is it a number above 0?
@@ -214,7 +255,7 @@ fn is_positive(value: &ScalarValue) -> bool {
 }
 
 /// Can the device compute the middle of values of this type as DataFusion does?
-fn check_middle(pick: Pick, data_type: &DataType, name: &str) -> Result<(), Reason> {
+fn check_middle(pick: &Pick, data_type: &DataType, name: &str) -> Result<(), Reason> {
     // Twice a value is still one of 128 bits.
     let fits = match data_type {
         DataType::Decimal32(precision, _) => *precision < 9,
@@ -224,7 +265,7 @@ fn check_middle(pick: Pick, data_type: &DataType, name: &str) -> Result<(), Reas
     };
     let supported = match data_type {
         DataType::Float32 | DataType::Float64 => true,
-        other => pick == Pick::Median && is_decimal(other) && fits,
+        other => *pick == Pick::Median && is_decimal(other) && fits,
     };
     match supported {
         true => Ok(()),
@@ -261,7 +302,7 @@ pub(super) fn grouped(grouping: &Grouping, calls: &[Call]) -> Result<RelRef, Rea
             Call::Ranked(ranked) => {
                 let picked = sorted.picked(ranked);
                 if let Some(read) = &mut read {
-                    read.extend(picked.read(ranked.pick)?);
+                    read.extend(picked.read(&ranked.pick)?);
                 }
                 states.extend(picked.states(ranked)?.map(Call::Plain));
                 values.push(Value::Ranked(ranked, first));
@@ -337,6 +378,11 @@ impl Sorted {
         if let Some(known) = self.orders.iter().find(alike) {
             return known.first;
         }
+        self.new_order(counts, by)
+    }
+
+    /// As [`Self::order`], anew.
+    fn new_order(&mut self, counts: Option<&Expr>, by: &[OrderKey]) -> usize {
         let width = self.rows.columns.len();
         let mut columns: Vec<(Expr, String)> = (0..width)
             .map(|i| (self.rows.column(i), self.rows.columns[i].name.clone()))
@@ -373,6 +419,7 @@ impl Sorted {
             partition: partitions,
             columns: COLUMNS.to_vec(),
             first: None,
+            lists: vec![],
         };
         let added = COLUMNS.map(|column| (format!("{column:?}"), DataType::Int64));
         self.rows = Rel::window(input, sort, window, added.to_vec());
@@ -381,6 +428,42 @@ impl Sorted {
             by: by.to_vec(),
             first,
         });
+        first
+    }
+
+    /// As [`Self::order`], over rows of which lists of `value` are made.
+    fn listed(
+        &mut self,
+        value: &Expr,
+        list: usize,
+        counts: Option<&Expr>,
+        by: &[OrderKey],
+    ) -> usize {
+        let column = as_column(value).unwrap_or_else(|| {
+            let columns = self.rows.columns.iter().enumerate();
+            let columns = columns.map(|(i, of)| (self.rows.column(i), of.name.clone()));
+            let value = (value.clone(), "listed".to_string());
+            self.rows = Rel::project(Arc::clone(&self.rows), columns.chain([value]).collect());
+            self.rows.columns.len() - 1
+        });
+        let first = self.new_order(counts, by);
+        if let RelKind::Window {
+            input,
+            keys,
+            window,
+        } = &self.rows.kind
+        {
+            let mut window = window.clone();
+            window.lists.push(ListColumn { id: list, column });
+            self.rows = Arc::new(Rel {
+                columns: self.rows.columns.clone(),
+                kind: RelKind::Window {
+                    input: Arc::clone(input),
+                    keys: keys.clone(),
+                    window,
+                },
+            });
+        }
         first
     }
 
@@ -408,12 +491,18 @@ impl Sorted {
             true => Some(self.distinct(&call.value, call.counts.clone())),
             false => call.counts.clone(),
         };
-        let first = self.order(counts.as_ref(), &call.order);
+        let first = match &call.pick {
+            Pick::All { list, .. } => self.listed(&call.value, *list, counts.as_ref(), &call.order),
+            _ => self.order(counts.as_ref(), &call.order),
+        };
         let start = self.added(first, WindowColumn::PartitionStart);
+        let end = self.added(first, WindowColumn::PartitionEnd);
         let minus = |a: Expr, b: Expr| binary(BinaryOp::Subtract, a, b, DataType::Int64);
         Picked {
             place: minus(self.added(first, WindowColumn::Position), start.clone()),
-            rows: minus(self.added(first, WindowColumn::PartitionEnd), start),
+            rows: minus(end.clone(), start.clone()),
+            start,
+            end,
             counts,
         }
     }
@@ -425,17 +514,20 @@ struct Picked {
     place: Expr,
     /// How many of these there are.
     rows: Expr,
+    /// The first of them, and the row behind the last.
+    start: Expr,
+    end: Expr,
     counts: Option<Expr>,
 }
 
 impl Picked {
     /// The places of the rows that are picked: one, or the lower and the upper one.
-    fn places(&self, pick: Pick) -> Result<Vec<Expr>, Reason> {
+    fn places(&self, pick: &Pick) -> Result<Vec<Expr>, Reason> {
         let less = |by: i64| {
             let by = Expr::literal(ScalarValue::Int64(Some(by)));
             binary(BinaryOp::Subtract, self.rows.clone(), by, DataType::Int64)
         };
-        Ok(match pick {
+        Ok(match *pick {
             Pick::Median => vec![half(less(1)), half(self.rows.clone())],
             Pick::Percentile(share) => {
                 let (lower, _, between) = percentile(&self.rows, share);
@@ -443,14 +535,28 @@ impl Picked {
             }
             Pick::FromStart(n) => vec![Expr::literal(ScalarValue::Int64(Some(n)))],
             Pick::FromEnd(n) => vec![less(n.saturating_add(1))],
+            // The first one tells of them.
+            Pick::All { .. } => vec![Expr::literal(ScalarValue::Int64(Some(0)))],
         })
     }
 
     /// The conditions of the rows that the call reads, and of one row at least of each group.
-    fn read(&self, pick: Pick) -> Result<Vec<Expr>, Reason> {
+    fn read(&self, pick: &Pick) -> Result<Vec<Expr>, Reason> {
         let zero = Expr::literal(ScalarValue::Int64(Some(0)));
         let places = self.places(pick)?.into_iter().chain([zero]);
         Ok(places.map(|place| self.is(place)).collect())
+    }
+
+    /// The first row and that behind the last one in one number.
+    fn reference(&self) -> Expr {
+        let half = Expr::literal(ScalarValue::Int64(Some(32)));
+        let first = binary(
+            BinaryOp::ShiftLeft,
+            self.start.clone(),
+            half,
+            DataType::Int64,
+        );
+        binary(BinaryOp::BitOr, first, self.end.clone(), DataType::Int64)
     }
 
     fn is(&self, place: Expr) -> Expr {
@@ -468,8 +574,13 @@ impl Picked {
             distinct: false,
             name: format!("{what} of {}", call.name),
         };
+        if let Pick::All { list, delimiter } = &call.pick {
+            let of = list_type(*list, call.data_type.clone(), delimiter.as_deref());
+            let argument = cast(self.reference(), of);
+            return Ok(vec![one(argument, self.counts.clone(), "rows")].into_iter());
+        }
         let mut states = Vec::with_capacity(3);
-        for place in self.places(call.pick)? {
+        for place in self.places(&call.pick)? {
             let filter = all_of(self.counts.iter().cloned().chain([self.is(place)]));
             states.push(one(call.value.clone(), filter, "row"));
         }
@@ -534,11 +645,12 @@ impl Value<'_> {
                     true => column(at + i),
                     false => cast(column(at + i), call.data_type.clone()),
                 };
-                let value = match call.pick {
+                let value = match &call.pick {
+                    Pick::All { .. } => column(*at),
                     Pick::FromStart(_) | Pick::FromEnd(_) => value(0),
                     Pick::Median => median(value(0), value(1), &column(at + 2))?,
                     Pick::Percentile(share) => {
-                        interpolated(value(0), value(1), &column(at + 2), share)
+                        interpolated(value(0), value(1), &column(at + 2), *share)
                     }
                 };
                 (value, call.name.clone())

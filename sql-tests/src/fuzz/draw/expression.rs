@@ -163,7 +163,8 @@ impl Draw<'_> {
                 (3, ("bool_and", Some(class))),
                 (3, ("bool_or", Some(class))),
             ],
-            Class::Float | Class::Text | Class::Date | Class::Timestamp => vec![],
+            Class::Text => vec![(2, ("string_agg", Some(class)))],
+            Class::Float | Class::Date | Class::Timestamp => vec![],
         };
         if !wild {
             choices.push((3, ("min", Some(class))));

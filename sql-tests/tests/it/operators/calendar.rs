@@ -366,6 +366,45 @@ fn numbers_as_times_and_back() {
     );
 }
 
+#[test]
+fn parts_of_durations() {
+    let near = [
+        0, 1, -1, 999, -999, 2147, 2148, -2147, -2148, 2_147_483, 2_147_484,
+    ];
+    let ticks = near.into_iter().chain([
+        -2_147_483,
+        -2_147_484,
+        2_147_483_647,
+        2_147_483_648,
+        -2_147_483_648,
+        -2_147_483_649,
+        86_399_999_999,
+        -86_400_000_000,
+        1 << 52,
+        i64::MAX,
+        i64::MIN,
+    ]);
+    let ticks: Vec<Option<i64>> = ticks.map(Some).chain([None]).collect();
+    let fixture = Fixture::device().table(
+        "t",
+        [
+            ("id", row_numbers(ticks.len())),
+            ("i", primitive::<Int64Type>(ticks)),
+        ],
+    );
+    let mut values = Vec::new();
+    for unit in ["s", "ms", "us", "ns"] {
+        for part in ["week", "day", "hour", "minute", "second", "epoch"] {
+            values.push(format!(
+                "date_part('{part}', arrow_cast(i, 'Duration({unit})'))"
+            ));
+        }
+    }
+    values.push("extract(epoch FROM (to_timestamp_micros(i % 1000000000000) - TIMESTAMP '1970-01-02 00:00:00')) / 86400.0".into());
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    check_values(&fixture, "t", &values);
+}
+
 /// What leaves 64 bits or the calendar is DataFusion's to refuse or to answer.
 #[test]
 fn moves_beyond_the_calendar() {

@@ -54,3 +54,23 @@ fn some_of_the_rows() {
     );
     check_all(&fixture(), queries);
 }
+
+/// The standard's words for it, which DataFusion does not plan.
+#[test]
+fn fetch_first() {
+    let fixture = fixture();
+    for (sql, limit) in [
+        (
+            "SELECT id FROM t ORDER BY id FETCH FIRST 5 ROWS ONLY",
+            "SELECT id FROM t ORDER BY id LIMIT 5",
+        ),
+        (
+            "SELECT id, (SELECT max(k) FROM u FETCH FIRST ROW ONLY) AS m FROM t ORDER BY id DESC OFFSET 3 ROWS FETCH NEXT 40 ROWS ONLY",
+            "SELECT id, (SELECT max(k) FROM u) AS m FROM t ORDER BY id DESC LIMIT 40 OFFSET 3",
+        ),
+    ] {
+        let expected = fixture.expect(limit);
+        let run = fixture.run(sql).expect("an answer");
+        assert_eq!(expected.difference(&run), None);
+    }
+}

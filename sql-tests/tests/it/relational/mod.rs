@@ -20,6 +20,7 @@ mod known;
 mod lane_refill;
 mod late_columns;
 mod limits;
+mod lists;
 mod moments;
 mod order;
 mod partitions;

@@ -27,6 +27,7 @@ use super::Converter;
 use super::aggregate::{calls, grouped};
 use super::beside::with_groups;
 use super::grouping::Grouping;
+use super::ranked::makes_list;
 use crate::reason::{Reason, refuse};
 use crate::rel::{Rel, RelRef};
 
@@ -97,16 +98,29 @@ fn whole(
     let aggregates = exprs.iter().filter_map(|expr| aggregate_of(expr).cloned());
     let aggregates: Vec<Arc<AggregateFunctionExpr>> = aggregates.map(Arc::new).collect();
     exprs.iter().try_for_each(|expr| check_filter(expr))?;
+    exprs.iter().try_for_each(|expr| check_order(expr))?;
     let partition = exprs[0].partition_by();
     let (input, keys) = converter.translate_all(input, partition)?;
     let filters = vec![None; aggregates.len()];
-    let calls = calls(&aggregates, &filters, &input)?;
+    let calls = calls(&aggregates, &filters, &input, &converter.lists)?;
     let names = (0..keys.len()).map(|i| format!("partition {i}")).collect();
     let grouping = Grouping { input, keys, names };
     let groups = grouped(&grouping, &calls)?;
     let (rows, columns) = with_groups(&grouping, groups);
     let values = columns.map(|i| rows.column(i)).collect();
     Ok((rows, values))
+}
+
+/// A list over a window is in the window's order.
+fn check_order(expr: &Arc<dyn WindowExpr>) -> Result<(), Reason> {
+    let list = aggregate_of(expr).is_some_and(makes_list);
+    match list && !expr.order_by().is_empty() {
+        true => refuse(format!(
+            "{} over a window with an order runs on the CPU",
+            expr.name()
+        )),
+        false => Ok(()),
+    }
 }
 
 /// The filter of an aggregate in a window is no part of its interface.

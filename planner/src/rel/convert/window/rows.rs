@@ -212,6 +212,7 @@ impl Ordered {
                 partition,
                 columns,
                 first: None,
+                lists: vec![],
             },
             added.collect(),
         );
