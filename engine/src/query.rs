@@ -10,6 +10,7 @@ use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::SessionContext;
 use warpline_tpch::{QueryMetrics, QueryRun};
 
+use crate::fetch_first::as_limit;
 use crate::guard::guarded;
 use crate::metrics;
 use crate::plan_cache::{PlanCache, Planned};
@@ -23,6 +24,7 @@ pub(crate) async fn run(
     cache: &PlanCache,
     sql: &str,
 ) -> Result<QueryRun, DataFusionError> {
+    let sql = &*as_limit(sql);
     guarded(context, sql, run_unguarded(context, cache, sql)).await
 }
 

@@ -81,7 +81,7 @@ impl WarplineSession {
         if let Some(run) = self.statement(sql).await? {
             return Ok(run);
         }
-        Ok(query::run(&self.context, &self.plans, &as_limit(sql)).await?)
+        Ok(query::run(&self.context, &self.plans, sql).await?)
     }
 
     /// Plans one query, or finds the plan of an earlier one; plans `INSERT`, `UPDATE`, `DELETE`, `EXECUTE`,

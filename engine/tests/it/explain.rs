@@ -123,17 +123,20 @@ fn trees_have_pipelines_choices_prices_and_reasons() {
 /// The operator that the device really does not run, not one of those above it that follow.
 #[test]
 fn the_cause_is_named_in_every_form() {
-    let groups = "SELECT p, k, array_agg(o) FROM orders WHERE o > (SELECT avg(o) FROM orders) GROUP BY p, k ORDER BY 1, 2 LIMIT 3";
+    let groups = "SELECT p, k, first_value(o) FROM orders WHERE o > (SELECT avg(o) FROM orders) GROUP BY p, k ORDER BY 1, 2 LIMIT 3";
     let cases = [
         (
-            "SELECT array_agg(o) FROM orders LIMIT 5",
-            "AggregateExec: array_agg is not a device aggregate",
+            "SELECT first_value(o) FROM orders LIMIT 5",
+            "AggregateExec: first_value without ORDER BY runs on the CPU",
         ),
         (
             "SELECT sum(character_length(repeat('x', o % 3))) AS a FROM orders ORDER BY 1 LIMIT 2",
             "AggregateExec: the function character_length",
         ),
-        (groups, "AggregateExec: array_agg is not a device aggregate"),
+        (
+            groups,
+            "AggregateExec: first_value without ORDER BY runs on the CPU",
+        ),
     ];
     for (query, cause) in cases {
         let emulated = |statements: &[&str]| {

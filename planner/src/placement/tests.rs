@@ -228,13 +228,13 @@ async fn require_gpu_lists_every_reason() {
     let context = placed(required());
     let error = refusal(
         &context,
-        "SELECT u, m, row_number() OVER () FROM (SELECT t.u, array_agg(t.b) AS m FROM t JOIN other o ON t.a = o.a \
+        "SELECT u, m, row_number() OVER () FROM (SELECT t.u, first_value(t.b) AS m FROM t JOIN other o ON t.a = o.a \
          GROUP BY t.u)",
     )
     .await;
     for part in [
         "warpline.require_gpu is set",
-        "AggregateExec: array_agg is not a device aggregate",
+        "AggregateExec: first_value without ORDER BY runs on the CPU",
         "its window has no ORDER BY",
         "SET warpline.require_gpu = false",
     ] {
@@ -246,9 +246,9 @@ async fn require_gpu_lists_every_reason() {
     )
     .await;
     assert!(error.contains("its window has no ORDER BY"), "{error}");
-    let error = refusal(&context, "SELECT array_agg(f) FROM t").await;
+    let error = refusal(&context, "SELECT first_value(f) FROM t").await;
     assert!(
-        error.contains("array_agg is not a device aggregate"),
+        error.contains("first_value without ORDER BY runs on the CPU"),
         "{error}"
     );
 }
@@ -337,20 +337,20 @@ async fn the_deepest_cause_comes_first_and_every_operator_says_its_own() {
     let context = placed(any_size());
     for (sql, expected) in [
         (
-            "SELECT array_agg(f) FROM t LIMIT 5",
+            "SELECT first_value(f) FROM t LIMIT 5",
             vec![
-                "AggregateExec: array_agg is not a device aggregate",
-                "GlobalLimitExec: its input comes from the CPU (AggregateExec: array_agg is not a device aggregate)",
+                "AggregateExec: first_value without ORDER BY runs on the CPU",
+                "GlobalLimitExec: its input comes from the CPU (AggregateExec: first_value without ORDER BY runs on the CPU: which row comes first is not defined)",
             ],
         ),
         // The filter could run on the device; that it is not worth it is not why the query is on the CPU.
         (
-            "SELECT s, string_agg(s, '-') AS m FROM t WHERE a > 1 GROUP BY s ORDER BY m LIMIT 5",
+            "SELECT s, first_value(s) AS m FROM t WHERE a > 1 GROUP BY s ORDER BY m LIMIT 5",
             vec![
-                "AggregateExec: string_agg is not a device aggregate",
+                "AggregateExec: first_value without ORDER BY runs on the CPU",
                 "FilterExec: ",
-                "SortExec(TopK): its input comes from the CPU (AggregateExec: string_agg is not a device aggregate)",
-                "SortPreservingMergeExec: its input comes from the CPU (AggregateExec: string_agg is not a device aggregate)",
+                "SortExec(TopK): its input comes from the CPU (AggregateExec: first_value without ORDER BY runs on the CPU: which row comes first is not defined)",
+                "SortPreservingMergeExec: its input comes from the CPU (AggregateExec: first_value without ORDER BY runs on the CPU: which row comes first is not defined)",
             ],
         ),
         (
@@ -364,18 +364,18 @@ async fn the_deepest_cause_comes_first_and_every_operator_says_its_own() {
         // Converted without its subquery the filter is in the way, but not the cause; the aggregation says so although the
         // filter below it comes first.
         (
-            "SELECT u, s, array_agg(b) FROM t WHERE qty > (SELECT avg(qty) FROM other) GROUP BY u, s",
+            "SELECT u, s, first_value(b) FROM t WHERE qty > (SELECT avg(qty) FROM other) GROUP BY u, s",
             vec![
-                "AggregateExec: array_agg is not a device aggregate",
-                "FilterExec: a scalar subquery of it is answered apart (AggregateExec: array_agg is not a device aggregate)",
+                "AggregateExec: first_value without ORDER BY runs on the CPU",
+                "FilterExec: a scalar subquery of it is answered apart (AggregateExec: first_value without ORDER BY runs on the CPU: which row comes first is not defined)",
             ],
         ),
         // Both are in the way, the deeper one first.
         (
-            "SELECT u, array_agg(n) FROM (SELECT u, s, string_agg(s, '-') AS n FROM t GROUP BY u, s) GROUP BY u",
+            "SELECT u, nth_value(n, 2) FROM (SELECT u, s, first_value(s) AS n FROM t GROUP BY u, s) GROUP BY u",
             vec![
-                "AggregateExec: string_agg is not a device aggregate",
-                "AggregateExec: array_agg is not a device aggregate",
+                "AggregateExec: first_value without ORDER BY runs on the CPU",
+                "AggregateExec: nth_value without ORDER BY runs on the CPU",
             ],
         ),
     ] {
@@ -455,7 +455,7 @@ async fn device_and_cpu_answers_are_equal() {
 #[tokio::test]
 async fn plan_time_fallbacks_reach_the_totals() {
     let context = placed(any_size());
-    let sql = "SELECT array_agg(f) FROM t";
+    let sql = "SELECT first_value(f) FROM t";
     let plan = plan(&context, sql).await;
     collect(Arc::clone(&plan), context.task_ctx())
         .await
@@ -465,7 +465,7 @@ async fn plan_time_fallbacks_reach_the_totals() {
     assert!(
         totals
             .fallbacks
-            .contains(&"AggregateExec: array_agg is not a device aggregate".to_string()),
+            .contains(&"AggregateExec: first_value without ORDER BY runs on the CPU: which row comes first is not defined".to_string()),
         "{totals:?}"
     );
 }

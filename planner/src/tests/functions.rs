@@ -210,7 +210,11 @@ async fn the_page_of_functions_says_where_each_runs() {
     );
 
     let heading = "| function | device | | CPU |\n|---|---|---|---|\n";
-    let _ = write!(page, "\n## Aggregate functions\n\n{heading}");
+    let _ = write!(
+        page,
+        "\n## Aggregate functions\n\n`array_agg` and `string_agg` are put together by the host for the rows of an answer: what is computed \
+         of them, and what is above that, runs on the CPU.\n\n{heading}"
+    );
     for name in context.udafs().into_iter().collect::<BTreeSet<_>>() {
         if state.aggregate_functions()[&name].name() != name {
             continue;

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
+use datafusion::functions_aggregate::any_value::AnyValue;
 use datafusion::functions_aggregate::approx_distinct::ApproxDistinct;
 use datafusion::functions_aggregate::average::Avg;
 use datafusion::functions_aggregate::bit_and_or_xor::{bit_and_udaf, bit_or_udaf, bit_xor_udaf};
@@ -208,8 +209,11 @@ pub(super) fn function(call: &AggregateFunctionExpr) -> Result<AggregateFunction
         AggregateFunction::Count
     } else if implementation.is::<Sum>() {
         AggregateFunction::Sum
-    } else if implementation.is::<Min>() || implementation.is::<BoolAnd>() {
-        // False is less than true.
+    } else if implementation.is::<Min>()
+        || implementation.is::<BoolAnd>()
+        || implementation.is::<AnyValue>()
+    {
+        // False is less than true. The least value that is not NULL is one of those that are not NULL.
         AggregateFunction::Min
     } else if implementation.is::<Max>() || implementation.is::<BoolOr>() {
         AggregateFunction::Max

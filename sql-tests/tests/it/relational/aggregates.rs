@@ -180,6 +180,18 @@ fn approximate_values() {
     check_all(&fixture, queries);
 }
 
+/// Which value is not said: of equal ones there is no other, and of any it is one of them.
+#[test]
+fn any_values() {
+    let queries = TABLES.iter().flat_map(|table| {
+        [
+            format!("SELECT z, any_value(z * 2) AS v, any_value(s) FILTER (WHERE s = 'a') AS a FROM {table} GROUP BY z"),
+            format!("SELECT z, any_value(x) BETWEEN min(x) AND max(x) AS x, any_value(s) BETWEEN min(s) AND max(s) AS s, any_value(b) IS NULL AS b FROM {table} GROUP BY z"),
+        ]
+    });
+    check_all(&fixture(), queries);
+}
+
 /// How many centroids an estimate has must be a positive constant, though the device keeps none.
 #[test]
 fn centroids_of_percentiles() {
