@@ -63,7 +63,8 @@ fn fetched(tokens: &[TokenWithSpan]) -> Option<(String, &TokenWithSpan)> {
     };
     let ends = matches!(keyword(rows)?, Keyword::ROW | Keyword::ROWS)
         && keyword(rows + 1)? == Keyword::ONLY;
-    (begins && ends).then_some((number, &tokens[rows + 1]))
+    let last = tokens.get(rows + 1)?;
+    (begins && ends).then_some((number, last))
 }
 
 /// The byte of a place, whose lines and characters count from 1.

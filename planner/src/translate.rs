@@ -108,9 +108,36 @@ pub fn translate(expr: &Arc<dyn PhysicalExpr>, scope: &mut Scope<'_>) -> Result<
     if is_volatile(expr) {
         return refuse(format!("{} is volatile", short(expr)));
     }
+    reads_no_list(expr, scope.schema)?;
     // Folds constants and removes casts around columns that are compared with constants.
     let simple = PhysicalExprSimplifier::new(scope.schema).simplify(Arc::clone(expr))?;
     node(&simple, scope)
+}
+
+/// Lists are there at the end: nothing is computed of them on the device. Said before DataFusion looks at the types of what refers to them.
+fn reads_no_list(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<(), Reason> {
+    let is_list = |column: &Column| {
+        let field = schema.fields().get(column.index());
+        field.is_some_and(|field| list_of(field.data_type()).is_some())
+    };
+    let mut list = None;
+    expr.apply(|e| {
+        list = e
+            .downcast_ref::<Column>()
+            .filter(|column| is_list(column))
+            .cloned();
+        Ok(match list {
+            Some(_) => TreeNodeRecursion::Stop,
+            None => TreeNodeRecursion::Continue,
+        })
+    })?;
+    match list {
+        None => Ok(()),
+        Some(column) => refuse(format!(
+            "column {} is put together at the end: nothing is computed of it on the device",
+            column.name()
+        )),
+    }
 }
 
 /// Translate one node of a simplified expression.
@@ -177,12 +204,6 @@ fn column_reference(column: &Column, scope: &mut Scope<'_>) -> Result<Expr, Reas
     let Some(field) = scope.schema.fields().get(column.index()) else {
         return refuse(format!("column {} is not one of the scan's", column.name()));
     };
-    if list_of(field.data_type()).is_some() {
-        return refuse(format!(
-            "column {} is put together at the end: nothing is computed of it on the device",
-            column.name()
-        ));
-    }
     if !is_value(field.data_type()) && !is_string(field.data_type()) {
         return refuse(format!(
             "column {} is of type {}",
