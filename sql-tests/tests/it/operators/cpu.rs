@@ -44,18 +44,21 @@ const STAYS: [(&str, &str); 11] = [
         "SELECT m, count(*) AS n FROM (SELECT k, string_agg(s, ',' ORDER BY s) AS m FROM t GROUP BY k) GROUP BY m",
         "put together at the end",
     ),
-    ("SELECT array_length(array_agg(k)) AS m FROM t", "array_"),
     (
-        "SELECT array_length(array_agg(v)) AS m FROM t WHERE v > 0",
-        "array_",
+        "SELECT first_value(k) AS m FROM t",
+        "first_value without ORDER BY",
     ),
     (
-        "SELECT k, s, array_length(array_agg(v)) AS x FROM t GROUP BY GROUPING SETS ((k), (s))",
-        "array_agg",
+        "SELECT first_value(v) AS m FROM t WHERE v > 0",
+        "first_value without ORDER BY",
     ),
     (
-        "SELECT k, s, array_length(array_agg(v)) AS x FROM t GROUP BY ROLLUP (k, s)",
-        "array_agg",
+        "SELECT k, s, first_value(v) AS x FROM t GROUP BY GROUPING SETS ((k), (s))",
+        "first_value",
+    ),
+    (
+        "SELECT k, s, first_value(v) AS x FROM t GROUP BY ROLLUP (k, s)",
+        "first_value",
     ),
     (
         "SELECT max(to_hex(CAST(f AS BIGINT))) AS x FROM t",
