@@ -31,8 +31,6 @@ pub struct OutputList {
     pub values: usize,
     /// What stands between the values in one string; `None`: they come as a list.
     pub delimiter: Option<String>,
-    /// The Arrow type that comes of it.
-    pub data_type: DataType,
 }
 
 /// Field of the type of a reference that has the number of its list …

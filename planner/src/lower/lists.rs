@@ -2,7 +2,6 @@
 
 use std::collections::hash_map::Entry;
 
-use arrow::datatypes::SchemaRef;
 use warpline_gpu::graph::{ListColumn, OutputList, ResultId, list_of};
 
 use super::Lowerer;
@@ -25,13 +24,9 @@ impl Lowerer<'_> {
     }
 
     /// The columns of the output that refer to lists.
-    pub(super) fn output_lists(
-        &self,
-        rel: &RelRef,
-        schema: &SchemaRef,
-    ) -> Result<Vec<OutputList>, Reason> {
+    pub(super) fn output_lists(&self, rel: &RelRef) -> Result<Vec<OutputList>, Reason> {
         let mut lists = Vec::new();
-        for (output, (column, field)) in rel.columns.iter().zip(schema.fields()).enumerate() {
+        for (output, column) in rel.columns.iter().enumerate() {
             let Some((id, delimiter)) = list_of(&column.data_type) else {
                 continue;
             };
@@ -43,7 +38,6 @@ impl Lowerer<'_> {
                 rows,
                 values,
                 delimiter: delimiter.map(str::to_string),
-                data_type: field.data_type().clone(),
             });
         }
         Ok(lists)

@@ -91,7 +91,7 @@ impl Lowering<'_> {
             lowerer = Lowerer::new(self, wider);
             output = lowerer.root(rel)?;
         }
-        let lists = lowerer.output_lists(rel, &schema)?;
+        let lists = lowerer.output_lists(rel)?;
         let mut graph = Graph {
             scans: self.scans.to_vec(),
             results: lowerer.results,

@@ -221,9 +221,9 @@ async fn the_page_of_functions_says_where_each_runs() {
         }
         let calls = [
             format!("{name}({{x}})"),
+            format!("{name}({{x}}, ',')"),
             format!("{name}({{x}}, f)"),
             format!("{name}({{x}}, 0.5)"),
-            format!("{name}({{x}}, ',')"),
             format!("{name}(0.5) WITHIN GROUP (ORDER BY {{x}})"),
             format!("{name}({{x}}, f, 0.5)"),
             format!("{name}({{x}}, 2)"),

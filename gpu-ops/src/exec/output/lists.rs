@@ -6,10 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, AsArray, GenericStringBuilder, ListArray, OffsetSizeTrait, StringViewBuilder,
-    new_empty_array,
-};
+use arrow::array::{ArrayRef, AsArray, LargeStringBuilder, ListArray};
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::{cast, concat};
 use arrow::datatypes::DataType;
@@ -33,7 +30,7 @@ const ROW_BITS: u32 = 32;
 /// What the rows of an output refer to.
 pub(super) struct References {
     /// Where the values of each row begin among those of all rows, and the end of the last.
-    offsets: Vec<u32>,
+    offsets: Vec<i32>,
     /// Rows of the result that has the values, in the order of the output's rows.
     values: Vec<u32>,
     nulls: Option<NullBuffer>,
@@ -59,10 +56,9 @@ impl References {
             if known(row) {
                 values.extend((word >> ROW_BITS) as u32..*word as u32);
             }
-            // Offsets of Arrow's lists are signed.
             let end = i32::try_from(values.len());
             let end = end.map_err(|_| GpuError::Unsupported("lists of 2^31 values".into()))?;
-            offsets.push(end as u32);
+            offsets.push(end);
         }
         let nulls: Option<NullBuffer> = valid.map(|_| (0..rows).map(known).collect());
         Ok(Self {
@@ -72,18 +68,18 @@ impl References {
         })
     }
 
-    /// The lists, or the strings made of them. Waits for the device.
+    /// The lists, or the strings made of them (`LargeUtf8`, whatever strings the output has). Waits for the device.
     ///
     /// # Errors
     /// [`GpuError::OutOfDeviceMemory`] for the gathered values, [`GpuError::Device`].
     pub(super) fn lists(self, list: &ListValues, frame: &Frame<'_>) -> Result<ArrayRef> {
         let values = self.gathered(list, frame)?;
-        match (&list.of.delimiter, &list.of.data_type) {
-            (Some(delimiter), data_type) => self.joined(&values, delimiter, data_type),
+        let schema = &frame.prepared.graph.schema;
+        match (&list.of.delimiter, schema.field(list.of.output).data_type()) {
+            (Some(delimiter), _) => self.joined(&values, delimiter),
             (None, DataType::List(field)) => {
                 let values = as_type(values, field.data_type())?;
-                let offsets: Vec<i32> = self.offsets.iter().map(|end| *end as i32).collect();
-                let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+                let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets));
                 let lists = ListArray::try_new(Arc::clone(field), offsets, values, self.nulls)?;
                 Ok(Arc::new(lists))
             }
@@ -136,21 +132,13 @@ impl References {
     }
 
     /// A string a row, of `values`, none of which is NULL, with `delimiter` between them.
-    fn joined(&self, values: &ArrayRef, delimiter: &str, to: &DataType) -> Result<ArrayRef> {
+    fn joined(&self, values: &ArrayRef, delimiter: &str) -> Result<ArrayRef> {
         let values = cast(values, &DataType::Utf8View)?;
-        let parts: Vec<Range<usize>> = (0..self.rows())
-            .step_by(PART)
-            .map(|first| first..(first + PART).min(self.rows()))
-            .collect();
-        let made = map(parts, |part| match to {
-            DataType::Utf8 => self.strings::<i32>(&values, delimiter, part),
-            DataType::LargeUtf8 => self.strings::<i64>(&values, delimiter, part),
-            DataType::Utf8View => self.views(&values, delimiter, part),
-            other => Err(GpuError::Internal(format!("a string of values as {other}"))),
-        })?;
-        let made = made.into_iter().collect::<Result<Vec<_>>>()?;
+        let rows = self.offsets.len() - 1;
+        let parts = (0..rows.max(1)).step_by(PART);
+        let parts: Vec<Range<usize>> = parts.map(|at| at..(at + PART).min(rows)).collect();
+        let made = map(parts, |part| self.strings(&values, delimiter, part))?;
         match &made[..] {
-            [] => Ok(new_empty_array(to)),
             [all] => Ok(Arc::clone(all)),
             parts => Ok(concat(
                 &parts.iter().map(|part| &**part).collect::<Vec<_>>(),
@@ -158,54 +146,25 @@ impl References {
         }
     }
 
-    fn rows(&self) -> usize {
-        self.offsets.len() - 1
-    }
-
-    /// Add the string of a row to `text`; false for NULL.
-    fn join(&self, values: &ArrayRef, delimiter: &str, row: usize, text: &mut String) -> bool {
-        text.clear();
-        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-            return false;
-        }
+    /// The strings of some rows.
+    fn strings(&self, values: &ArrayRef, delimiter: &str, rows: Range<usize>) -> ArrayRef {
         let values = values.as_string_view();
-        let of = self.offsets[row] as usize..self.offsets[row + 1] as usize;
-        for (number, value) in of.enumerate() {
-            if number > 0 {
-                text.push_str(delimiter);
-            }
-            text.push_str(values.value(value));
-        }
-        true
-    }
-
-    fn strings<O: OffsetSizeTrait>(
-        &self,
-        values: &ArrayRef,
-        delimiter: &str,
-        rows: Range<usize>,
-    ) -> Result<ArrayRef> {
-        let mut made = GenericStringBuilder::<O>::with_capacity(rows.len(), 0);
-        let mut text = String::new();
-        let mut bytes = 0_usize;
-        for row in rows {
-            let known = self.join(values, delimiter, row, &mut text);
-            bytes += text.len();
-            if O::from_usize(bytes).is_none() {
-                return Err(GpuError::Unsupported("strings of 2 GiB".into()));
-            }
-            made.append_option(known.then_some(&text));
-        }
-        Ok(Arc::new(made.finish()))
-    }
-
-    fn views(&self, values: &ArrayRef, delimiter: &str, rows: Range<usize>) -> Result<ArrayRef> {
-        let mut made = StringViewBuilder::with_capacity(rows.len());
+        let mut made = LargeStringBuilder::with_capacity(rows.len(), 0);
         let mut text = String::new();
         for row in rows {
-            let known = self.join(values, delimiter, row, &mut text);
-            made.append_option(known.then_some(&text));
+            if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                made.append_null();
+                continue;
+            }
+            text.clear();
+            for value in self.offsets[row]..self.offsets[row + 1] {
+                if value > self.offsets[row] {
+                    text.push_str(delimiter);
+                }
+                text.push_str(values.value(value as usize));
+            }
+            made.append_value(&text);
         }
-        Ok(Arc::new(made.finish()))
+        Arc::new(made.finish())
     }
 }

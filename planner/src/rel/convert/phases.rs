@@ -5,9 +5,10 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 
 use super::aggregate::{calls, grouped};
 use super::grouping::grouping;
+use super::ranked::makes_list;
 use super::states::{self, Phase};
 use super::{Converter, grouping_sets};
-use crate::reason::Reason;
+use crate::reason::{Reason, refuse};
 use crate::rel::RelRef;
 
 /// The groups of `root` over `input`, the rows below its phases.
@@ -29,6 +30,12 @@ pub(super) fn aggregate(
         &converter.lists,
     )?;
     if by.has_grouping_set() {
+        if let Some(call) = raw.aggr_expr().iter().find(|call| makes_list(call)) {
+            return refuse(format!(
+                "{} in several groupings runs on the CPU",
+                call.fun().name()
+            ));
+        }
         let number = raw.schema();
         let number = number.field(grouping.keys.len()).data_type().clone();
         return grouping_sets::grouped(&grouping, by.groups(), &number, &calls);

@@ -31,7 +31,7 @@ use super::aggregate::{self, Call};
 use super::grouping::Grouping;
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{all_of, as_column, binary, case, cast, is_not_null, is_true, same};
-use crate::rel::{Rel, RelKind, RelRef};
+use crate::rel::{Rel, RelRef};
 use crate::translate::{Scope, is_decimal, translate};
 
 const FLOAT: DataType = DataType::Float64;
@@ -378,18 +378,23 @@ impl Sorted {
         if let Some(known) = self.orders.iter().find(alike) {
             return known.first;
         }
-        self.new_order(counts, by)
+        self.new_order(counts, by, None)
     }
 
-    /// As [`Self::order`], anew.
-    fn new_order(&mut self, counts: Option<&Expr>, by: &[OrderKey]) -> usize {
+    /// As [`Self::order`], anew; lists with a number are made of a value of its rows.
+    fn new_order(
+        &mut self,
+        counts: Option<&Expr>,
+        by: &[OrderKey],
+        list: Option<(usize, &Expr)>,
+    ) -> usize {
         let width = self.rows.columns.len();
         let mut columns: Vec<(Expr, String)> = (0..width)
             .map(|i| (self.rows.column(i), self.rows.columns[i].name.clone()))
             .collect();
-        let mut place = |value: &Expr| {
+        let mut place = |value: &Expr, name: &str| {
             as_column(value).unwrap_or_else(|| {
-                columns.push((value.clone(), "ordered by".to_string()));
+                columns.push((value.clone(), name.to_string()));
                 columns.len() - 1
             })
         };
@@ -398,7 +403,7 @@ impl Sorted {
         let mut sort: Vec<SortKey> = Vec::new();
         let mut partitions = 0;
         for (number, key) in partition.iter().chain(by).enumerate() {
-            let column = place(&key.value);
+            let column = place(&key.value, "ordered by");
             // What was ordered by before tells no more rows apart.
             if sort.iter().any(|known| known.column == column) {
                 continue;
@@ -410,6 +415,10 @@ impl Sorted {
             });
             partitions += usize::from(number < partition.len());
         }
+        let list = list.map(|(id, value)| ListColumn {
+            id,
+            column: place(value, "listed"),
+        });
         let input = match columns.len() == width {
             true => Arc::clone(&self.rows),
             false => Rel::project(Arc::clone(&self.rows), columns),
@@ -419,7 +428,7 @@ impl Sorted {
             partition: partitions,
             columns: COLUMNS.to_vec(),
             first: None,
-            lists: vec![],
+            lists: list.into_iter().collect(),
         };
         let added = COLUMNS.map(|column| (format!("{column:?}"), DataType::Int64));
         self.rows = Rel::window(input, sort, window, added.to_vec());
@@ -428,42 +437,6 @@ impl Sorted {
             by: by.to_vec(),
             first,
         });
-        first
-    }
-
-    /// As [`Self::order`], over rows of which lists of `value` are made.
-    fn listed(
-        &mut self,
-        value: &Expr,
-        list: usize,
-        counts: Option<&Expr>,
-        by: &[OrderKey],
-    ) -> usize {
-        let column = as_column(value).unwrap_or_else(|| {
-            let columns = self.rows.columns.iter().enumerate();
-            let columns = columns.map(|(i, of)| (self.rows.column(i), of.name.clone()));
-            let value = (value.clone(), "listed".to_string());
-            self.rows = Rel::project(Arc::clone(&self.rows), columns.chain([value]).collect());
-            self.rows.columns.len() - 1
-        });
-        let first = self.new_order(counts, by);
-        if let RelKind::Window {
-            input,
-            keys,
-            window,
-        } = &self.rows.kind
-        {
-            let mut window = window.clone();
-            window.lists.push(ListColumn { id: list, column });
-            self.rows = Arc::new(Rel {
-                columns: self.rows.columns.clone(),
-                kind: RelKind::Window {
-                    input: Arc::clone(input),
-                    keys: keys.clone(),
-                    window,
-                },
-            });
-        }
         first
     }
 
@@ -492,7 +465,9 @@ impl Sorted {
             false => call.counts.clone(),
         };
         let first = match &call.pick {
-            Pick::All { list, .. } => self.listed(&call.value, *list, counts.as_ref(), &call.order),
+            Pick::All { list, .. } => {
+                self.new_order(counts.as_ref(), &call.order, Some((*list, &call.value)))
+            }
             _ => self.order(counts.as_ref(), &call.order),
         };
         let start = self.added(first, WindowColumn::PartitionStart);

@@ -34,7 +34,7 @@ const STAYS: [(&str, &str); 11] = [
     ),
     (
         "SELECT k, array_length(array_agg(v) OVER (PARTITION BY k)) AS s FROM t",
-        "array_",
+        "put together at the end: nothing is computed of it",
     ),
     (
         "SELECT bit_xor(DISTINCT v) AS d, bit_xor(DISTINCT k) AS e FROM t",
@@ -54,11 +54,11 @@ const STAYS: [(&str, &str); 11] = [
     ),
     (
         "SELECT k, s, first_value(v) AS x FROM t GROUP BY GROUPING SETS ((k), (s))",
-        "first_value",
+        "first_value without ORDER BY",
     ),
     (
         "SELECT k, s, first_value(v) AS x FROM t GROUP BY ROLLUP (k, s)",
-        "first_value",
+        "first_value without ORDER BY",
     ),
     (
         "SELECT max(to_hex(CAST(f AS BIGINT))) AS x FROM t",
