@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
-use warpline_planner::WindowFilters;
+use warpline_planner::{Decorrelation, WindowFilters};
 
 use crate::device::Device;
 use crate::rule::WarplineRule;
@@ -41,7 +41,7 @@ use crate::rule::WarplineRule;
 /// # Ok(()) }
 /// ```
 pub trait WarplineExt: Sized {
-    /// Adds the settings under `warpline.*`, a rule of the analyzer for windows with `FILTER`, and, as the last physical
+    /// Adds the settings under `warpline.*`, rules of the analyzer for windows with `FILTER` and for subqueries, and, as the last physical
     /// optimizer rule, a [`WarplineRule`]. The settings start with those of the open device; anything added by an earlier call is replaced.
     ///
     /// Rules of others must come before: while a session is built, call this last. A context keeps its session's id,
@@ -63,11 +63,12 @@ impl WarplineExt for SessionStateBuilder {
         if let Some(analyzer) = self.analyzer() {
             analyzer
                 .rules
-                .retain(|rule| rule.name() != WindowFilters::NAME);
+                .retain(|rule| ![WindowFilters::NAME, Decorrelation::NAME].contains(&rule.name()));
         }
         let config = self.config().get_or_insert_default();
         config.options_mut().extensions.insert(device.config());
         self.with_analyzer_rule(Arc::new(WindowFilters))
+            .with_analyzer_rule(Arc::new(Decorrelation))
             .with_physical_optimizer_rule(Arc::new(WarplineRule::new(device)))
     }
 }

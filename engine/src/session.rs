@@ -14,7 +14,7 @@ use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::future::BoxFuture;
-use warpline_planner::{ByteSize, WarplineConfig};
+use warpline_planner::{ByteSize, Decorrelation, WarplineConfig};
 use warpline_tpch::{QueryEngine, QueryRun};
 
 #[cfg(feature = "cluster")]
@@ -54,7 +54,8 @@ impl WarplineSession {
         &self.context
     }
 
-    /// Plain DataFusion without Warpline over the same catalog.
+    /// Plain DataFusion without Warpline over the same catalog; only subqueries are joins as Warpline makes them ([`Decorrelation`]),
+    /// since plain DataFusion refuses many of them.
     pub fn reference(&self) -> &SessionContext {
         &self.reference
     }
@@ -431,6 +432,7 @@ impl WarplineSessionBuilder {
         let config = config.with_create_default_catalog_and_schema(false);
         let reference = builder(config)
             .with_catalog_list(Arc::clone(context.state().catalog_list()))
+            .with_analyzer_rule(Arc::new(Decorrelation))
             .build();
         let session = WarplineSession {
             context,

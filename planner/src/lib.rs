@@ -3,7 +3,7 @@
 //! [`GpuPlacement`] is the last rule of DataFusion's physical optimiser. It finds the largest subtrees of
 //! a plan that the device runs, puts a `GpuFragmentExec` in their place and wraps the plan into a
 //! [`PlacementReportExec`], which tells EXPLAIN why the rest stays on the CPU. Before that, [`WindowFilters`] rewrites what a
-//! physical plan would hide.
+//! physical plan would hide, and [`Decorrelation`] makes joins of subqueries that have no plan otherwise.
 //!
 //! A subtree becomes relational algebra ([`rel`]) with the expressions of the device ([`translate`]).
 //! Once its tables are resident, their [`stats`] decide on the order of joins, and [`lower`] cuts the
@@ -13,6 +13,7 @@
 
 pub mod choose;
 pub mod config;
+pub mod decorrelate;
 pub mod error;
 pub mod fragment;
 pub mod lower;
@@ -28,6 +29,7 @@ pub mod window_filter;
 
 pub use choose::CostedPolicy;
 pub use config::{GroupSetting, JoinSetting, Setting, ShardPlan, Shards, WarplineConfig};
+pub use decorrelate::Decorrelation;
 pub use error::PlannerError;
 pub use fragment::FragmentPlanner;
 pub use metrics::FragmentTotals;

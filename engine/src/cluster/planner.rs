@@ -22,7 +22,7 @@ use datafusion_distributed::{
     DistributedExec, DistributedExt, SessionStateBuilderExt, display_plan_ascii,
 };
 use warpline_gpu::exec::TimeLimitExec;
-use warpline_planner::{WarplineConfig, WindowFilters};
+use warpline_planner::{Decorrelation, WarplineConfig, WindowFilters};
 
 use super::channel::name;
 use super::leaves;
@@ -108,6 +108,7 @@ pub(crate) fn with_planner<S: Sites>(
 ) -> SessionStateBuilder {
     let mut builder = builder
         .with_analyzer_rule(Arc::new(WindowFilters))
+        .with_analyzer_rule(Arc::new(Decorrelation))
         .with_physical_optimizer_rule(Arc::new(LocalRule(rule)))
         .with_distributed_desired_task_count_handler(whole::in_one_task)
         .with_distributed_planner();

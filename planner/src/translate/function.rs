@@ -1,16 +1,19 @@
 //! Scalar functions that kernels compute.
 
+use std::sync::Arc;
+
 use arrow::datatypes::DataType;
 use datafusion::functions::core::coalesce::CoalesceFunc;
 use datafusion::functions::core::greatest::GreatestFunc;
 use datafusion::functions::core::least::LeastFunc;
 use datafusion::functions::core::nullif::NullIfFunc;
-use datafusion::physical_expr::ScalarFunctionExpr;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
 
 use super::conditional::{branch, equals};
 use super::{Scope, calendar, is_string, math, node};
+use crate::decorrelate::one_row;
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{binary, case};
 
@@ -41,6 +44,11 @@ pub(super) fn scalar_function(
             otherwise: Some(Box::new(value)),
         });
     }
+    if expr.fun() == one_row().as_ref()
+        && let [value, rows] = expr.args()
+    {
+        return one_of(value, rows, data_type, scope);
+    }
     if function.is::<GreatestFunc>() || function.is::<LeastFunc>() {
         return extreme(expr, data_type, function.is::<GreatestFunc>(), scope);
     }
@@ -54,6 +62,30 @@ pub(super) fn scalar_function(
         ));
     }
     refuse(format!("the function {} runs on the CPU", expr.name()))
+}
+
+/// The value, with a fault where there is more than one row: then the CPU has the error.
+fn one_of(
+    value: &Arc<dyn PhysicalExpr>,
+    rows: &Arc<dyn PhysicalExpr>,
+    data_type: &DataType,
+    scope: &mut Scope<'_>,
+) -> Result<Node, Reason> {
+    let number = |number: i64| Expr::literal(ScalarValue::from(number));
+    let several = binary(
+        BinaryOp::Gt,
+        node(rows, scope)?,
+        number(1),
+        DataType::Boolean,
+    );
+    let divisor = case(several, number(0), number(1));
+    let checked = binary(BinaryOp::Divide, number(1), divisor, DataType::Int64);
+    let condition = binary(BinaryOp::Eq, checked, number(1), DataType::Boolean);
+    let value = branch(node(value, scope)?, data_type)?;
+    Ok(Node::Case {
+        branches: vec![(condition, value)],
+        otherwise: None,
+    })
 }
 
 /// The greatest or least argument that is not NULL, floats in their total order.

@@ -8,6 +8,7 @@ mod balance;
 mod borrowed;
 mod clustered;
 mod constants;
+mod correlated;
 mod edges;
 mod facts;
 mod first_rows;

@@ -1,0 +1,100 @@
+//! Subqueries that refer to the rows around them, and subqueries in expressions, as joins.
+//!
+//! DataFusion makes joins of the correlated subqueries of many forms; others it refuses, and some it answers with rows that SQL
+//! does not have (`NOT IN` where there are NULLs, under `OR` or with a condition on the row around; EXISTS of an aggregation; a
+//! limit with an offset). [`Decorrelation`] takes what is left: any correlated subquery, lateral joins, and EXISTS, IN, ANY and ALL in
+//! any expression, whatever operators the subquery has. What DataFusion does well ([`native`]) stays as it is.
+//!
+//! A subquery becomes one plan for all rows around it ([`push`]) by the method of Neumann and Kemper, "Unnesting Arbitrary
+//! Queries" (BTW 2015). This plan is joined to these rows, and [`values`] says what a scalar, EXISTS or IN is of the joined columns.
+//! [`place`] does it for each operator.
+
+mod domain;
+mod native;
+mod one_row;
+mod place;
+mod push;
+mod scope;
+mod values;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DataFusionError, Result};
+use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
+use datafusion::optimizer::AnalyzerRule;
+
+pub use one_row::{NAME as ONE_ROW, one_row};
+
+/// The rule of the analyzer that makes joins of subqueries. It comes after the types are known.
+#[derive(Debug, Default)]
+pub struct Decorrelation;
+
+impl Decorrelation {
+    /// The rule's name among those of the analyzer.
+    pub const NAME: &'static str = "warpline_decorrelation";
+}
+
+impl AnalyzerRule for Decorrelation {
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        if !has_subqueries(&plan)? {
+            return Ok(plan);
+        }
+        let mut names = Names::default();
+        let rewritten = plan.transform_up_with_subqueries(|node| place::node(node, &mut names))?;
+        if !rewritten.transformed {
+            return Ok(rewritten.data);
+        }
+        // What was joined may be NULL where it was not before.
+        let typed = rewritten
+            .data
+            .transform_up_with_subqueries(|node| node.recompute_schema().map(Transformed::yes))?;
+        Ok(typed.data)
+    }
+
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+}
+
+fn has_subqueries(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply(|node| {
+        found |= matches!(node, LogicalPlan::Subquery(_)) || scope::has_subqueries(node)?;
+        Ok(match found {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(found)
+}
+
+/// Names that no column or table has.
+#[derive(Debug, Default)]
+struct Names(usize);
+
+impl Names {
+    fn next(&mut self, of: &str) -> String {
+        self.0 += 1;
+        format!("__{of}_{}", self.0)
+    }
+}
+
+/// Why a subquery stays as it is.
+enum Stop {
+    /// This is not done here; DataFusion says what it cannot do.
+    Not,
+    Failed(DataFusionError),
+}
+
+type Made<T> = std::result::Result<T, Stop>;
+
+impl From<DataFusionError> for Stop {
+    fn from(error: DataFusionError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+fn not_distinct(left: Expr, right: Expr) -> Expr {
+    let op = Operator::IsNotDistinctFrom;
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
+}

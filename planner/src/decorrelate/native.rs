@@ -1,0 +1,98 @@
+//! Which correlated subqueries DataFusion turns into joins itself, and rightly.
+//!
+//! Its rules pull conditions up through a plan. They lose their way where a condition lies below the name of a derived table, and
+//! do not see that a window, a limit or a second aggregation counts other rows once the condition is gone.
+
+use datafusion::common::{Column, Result};
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, JoinType, LogicalPlan, Operator};
+
+use super::scope::{free, has_outer, refers};
+
+/// Whether the subquery is an aggregate of all its rows, of which equalities choose those of each outer row.
+pub(super) fn scalar(plan: &LogicalPlan, outer: &[Column]) -> Result<bool> {
+    match plan {
+        LogicalPlan::Projection(projection) => {
+            let own = none_has_outer(&projection.expr, outer)?;
+            Ok(own && scalar(&projection.input, outer)?)
+        }
+        LogicalPlan::Aggregate(aggregate) => Ok(aggregate.group_expr.is_empty()
+            && none_has_outer(&aggregate.aggr_expr, outer)?
+            && filtered(&aggregate.input, outer, &is_key)?),
+        _ => Ok(false),
+    }
+}
+
+/// Whether the subquery is rows of tables under conditions: for EXISTS, and for IN.
+pub(super) fn rows(plan: &LogicalPlan, outer: &[Column]) -> Result<bool> {
+    match plan {
+        LogicalPlan::Distinct(Distinct::All(input)) => rows(input, outer),
+        LogicalPlan::Projection(projection) => {
+            let own = none_has_outer(&projection.expr, outer)?;
+            Ok(own && rows(&projection.input, outer)?)
+        }
+        _ => filtered(plan, outer, &|_, _| Ok(true)),
+    }
+}
+
+/// Rows under conditions, all outer references of which are such as `allowed` says.
+fn filtered(
+    plan: &LogicalPlan,
+    outer: &[Column],
+    allowed: &dyn Fn(&Expr, &[Column]) -> Result<bool>,
+) -> Result<bool> {
+    if !refers(plan, outer)? {
+        return Ok(free(plan)?.is_empty());
+    }
+    match plan {
+        LogicalPlan::Filter(filter) => {
+            for condition in split_conjunction(&filter.predicate) {
+                if has_outer(condition, outer)? && !allowed(condition, outer)? {
+                    return Ok(false);
+                }
+            }
+            filtered(&filter.input, outer, allowed)
+        }
+        LogicalPlan::Join(join) if join.join_type == JoinType::Inner => {
+            for (left, right) in &join.on {
+                if has_outer(left, outer)? || has_outer(right, outer)? {
+                    return Ok(false);
+                }
+            }
+            if let Some(filter) = &join.filter
+                && has_outer(filter, outer)?
+            {
+                return Ok(false);
+            }
+            Ok(filtered(&join.left, outer, allowed)? && filtered(&join.right, outer, allowed)?)
+        }
+        _ => Ok(false),
+    }
+}
+
+/// A column of the subquery that equals something of the outer row.
+fn is_key(condition: &Expr, _outer: &[Column]) -> Result<bool> {
+    let Expr::BinaryExpr(BinaryExpr {
+        left,
+        op: Operator::Eq,
+        right,
+    }) = condition
+    else {
+        return Ok(false);
+    };
+    let column = |side: &Expr| match side {
+        Expr::Column(_) => true,
+        Expr::Cast(cast) => matches!(*cast.expr, Expr::Column(_)),
+        _ => false,
+    };
+    Ok(column(left) && !right.any_column_refs() || column(right) && !left.any_column_refs())
+}
+
+fn none_has_outer(exprs: &[Expr], outer: &[Column]) -> Result<bool> {
+    for expr in exprs {
+        if has_outer(expr, outer)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
