@@ -25,18 +25,12 @@ pub(super) struct Outer {
     /// Whether none of them is ever NULL.
     pub(super) known: bool,
     types: Vec<DataType>,
-    /// A plan that has at least the values of the rows around, and no others each time it runs …
-    source: Arc<LogicalPlan>,
-    /// … and what the columns are there.
-    exprs: Vec<Expr>,
+    rows: Arc<LogicalPlan>,
 }
 
 impl Outer {
     /// The columns of `rows` that are among `free`, which a subquery over them refers to.
-    ///
-    /// # Errors
-    /// [`Stop::Not`] where the rows would be others if they were asked for a second time.
-    pub(super) fn new(rows: &Arc<LogicalPlan>, free: Vec<Column>) -> Made<Self> {
+    pub(super) fn new(rows: &Arc<LogicalPlan>, free: Vec<Column>) -> Result<Self> {
         let schema = rows.schema();
         let columns: Vec<Column> = free
             .into_iter()
@@ -49,14 +43,11 @@ impl Outer {
             known &= !field.is_nullable();
             types.push(field.data_type().clone());
         }
-        let exprs = columns.iter().cloned().map(Expr::Column).collect();
-        let (source, exprs) = repeatable(rows, exprs)?.ok_or(Stop::Not)?;
         Ok(Self {
             columns,
             known,
             types,
-            source,
-            exprs,
+            rows: Arc::clone(rows),
         })
     }
 
@@ -97,15 +88,18 @@ impl Outer {
         self.columns.is_empty()
     }
 
-    /// The distinct values, and the columns that have them.
-    pub(super) fn domain(&self, names: &mut Names) -> Result<(LogicalPlan, Vec<Column>)> {
-        let (relation, values) = fresh(names, self.columns.len());
-        let exprs = self.exprs.iter().zip(&values);
-        let exprs = exprs.map(|(expr, column)| {
-            expr.clone()
-                .alias_qualified(Some(relation.clone()), &column.name)
-        });
-        let projection = Projection::try_new(exprs.collect(), Arc::clone(&self.source))?;
+    /// The distinct values, at least, and the columns that have them.
+    ///
+    /// # Errors
+    /// [`Stop::Not`] where the rows would be others if they were asked for a second time.
+    pub(super) fn domain(&self, names: &mut Names) -> Made<(LogicalPlan, Vec<Column>)> {
+        let columns = self.columns.iter().cloned().map(Expr::Column).collect();
+        let (source, exprs) = repeatable(&self.rows, columns)?.ok_or(Stop::Not)?;
+        let (relation, values) = fresh(names, exprs.len());
+        let exprs = exprs.into_iter().zip(&values);
+        let exprs =
+            exprs.map(|(expr, column)| expr.alias_qualified(Some(relation.clone()), &column.name));
+        let projection = Projection::try_new(exprs.collect(), source)?;
         let groups = values.iter().cloned().map(Expr::Column).collect();
         let input = Arc::new(LogicalPlan::Projection(projection));
         let distinct = Aggregate::try_new(input, groups, vec![])?;

@@ -374,7 +374,10 @@ impl Push<'_> {
             vec![],
         );
         call.params.partition_by = columns(&pushed.values);
-        call.params.order_by = self.sorts(sorts, &pushed.values)?;
+        call.params.order_by = match sorts {
+            [] => some_order(input, &pushed.values),
+            sorts => self.sorts(sorts, &pushed.values)?,
+        };
         let name = self.names.next("row");
         let call = Expr::WindowFunction(Box::new(call)).alias(&name);
         let window = Window::try_new(vec![call], Arc::new(pushed.plan))?;
@@ -569,6 +572,23 @@ fn exact(pushed: Pushed, of: &LogicalPlan) -> Made<Pushed> {
     let projection = Projection::try_new(exprs, Arc::new(pushed.plan))?;
     let plan = LogicalPlan::Projection(projection);
     Ok(Pushed { plan, ..pushed })
+}
+
+/// An order for a limit without one: by few columns, so that the same rows come each time, or else by none.
+fn some_order(plan: &LogicalPlan, values: &[Column]) -> Vec<SortExpr> {
+    const FEW: usize = 4;
+    let schema = plan.schema();
+    let few = schema.fields().len() <= FEW;
+    let by = match few
+        && schema
+            .fields()
+            .iter()
+            .all(|field| !field.data_type().is_nested())
+    {
+        true => columns(&schema.columns()),
+        false => columns(values),
+    };
+    by.into_iter().map(|expr| expr.sort(true, false)).collect()
 }
 
 /// As [`exact`], all columns under the name of the table that `of` has: the mark of a join has the name of its right side.

@@ -41,7 +41,7 @@ impl<'a> Rows<'a> {
     }
 
     fn outer(&self, subquery: &LogicalPlan) -> Made<Outer> {
-        Outer::new(&self.original, free(subquery)?)
+        Ok(Outer::new(&self.original, free(subquery)?)?)
     }
 
     /// The rows of a subquery for those around it.

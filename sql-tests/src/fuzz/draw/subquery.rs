@@ -1,4 +1,4 @@
-//! Draws subqueries: `EXISTS`, `IN` and scalar ones, correlated by an equality or not.
+//! Draws subqueries: `EXISTS`, `IN`, `ANY`, `ALL` and scalar ones, correlated by a comparison or not, as conditions and within them.
 
 use super::{Ask, Draw, Leaf};
 use crate::fuzz::query::{Body, Expr, Node, Query};
@@ -10,6 +10,22 @@ impl Draw<'_> {
         if ask.depth == 0 {
             return self.condition(1, leaves);
         }
+        let condition = self.subquery_test(ask, leaves);
+        // Where it is not known, these tell.
+        let form = *self.random.weighted(&[
+            (16, "{}"),
+            (2, "({} IS NOT TRUE)"),
+            (2, "({} IS NULL)"),
+            (1, "(NOT {})"),
+            (1, "coalesce({}, TRUE)"),
+        ]);
+        match form {
+            "{}" => condition,
+            form => Expr::call(Class::Bool, form, vec![condition]),
+        }
+    }
+
+    fn subquery_test(&mut self, ask: &Ask, leaves: &[Leaf]) -> Expr {
         let negated = self.random.chance(40);
         let outer = match self.random.chance(50) {
             true => leaves.to_vec(),
@@ -48,7 +64,7 @@ impl Draw<'_> {
                     ..inner
                 };
                 let value = self.leaf(class, true, leaves);
-                let query = match inner.outer.is_empty() {
+                let query = match inner.outer.is_empty() || self.random.chance(40) {
                     true => self.nested(&inner),
                     false => self.plain(&inner),
                 };
@@ -93,7 +109,7 @@ impl Draw<'_> {
         }
     }
 
-    /// A `SELECT` alone: DataFusion correlates no set operations or limits.
+    /// A `SELECT` alone, without set operations or limits.
     fn plain(&mut self, ask: &Ask) -> Query {
         Query::of(Body::Select(Box::new(self.select(ask))))
     }
@@ -112,13 +128,20 @@ impl Draw<'_> {
         Some(other)
     }
 
-    /// An equality between a column of a query around and one inside.
+    /// An equality between a column of a query around and one inside; now and then another comparison.
     pub(crate) fn correlation(&mut self, outer: &[Leaf], leaves: &[Leaf]) -> Option<Expr> {
         let columns = |of: &[Leaf]| -> Vec<Leaf> {
             let plain = |leaf: &&Leaf| matches!(leaf.expr.node, Node::Column { .. });
             of.iter().filter(plain).cloned().collect()
         };
-        self.equality(&columns(outer), &columns(leaves))
+        let mut equality = self.equality(&columns(outer), &columns(leaves))?;
+        if self.random.chance(12)
+            && let Node::Call { form, .. } = &mut equality.node
+            && form.as_str() == "({} = {})"
+        {
+            *form = (*self.random.one(&["({} < {})", "({} >= {})", "({} <> {})"])).into();
+        }
+        Some(equality)
     }
 }
 
