@@ -112,7 +112,9 @@ pub use warpline_gpu::device::compiler::{
     start_by as start_compilers_by,
 };
 pub use warpline_gpu::device_batch::DeviceBatch;
-pub use warpline_planner::{ByteSize, CpuOperator, PlacementReportExec, WarplineConfig};
+pub use warpline_planner::{
+    ByteSize, CpuOperator, PlacementReportExec, WarplineConfig, order_keys,
+};
 /// Servers of the PostgreSQL protocol and Flight SQL over `DeviceEngine`.
 #[cfg(feature = "serve")]
 pub use warpline_serve as serve;

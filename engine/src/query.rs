@@ -8,6 +8,7 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::SessionContext;
+use warpline_planner::order_keys;
 use warpline_tpch::{QueryMetrics, QueryRun};
 
 use crate::fetch_first::as_limit;
@@ -37,7 +38,8 @@ async fn run_unguarded(
     let planned = match cache.plan(context, sql).await? {
         Some(planned) => planned,
         None => {
-            let frame = context.sql(sql).await?;
+            let plan = order_keys::plan_text(&context.state(), sql).await?;
+            let frame = context.execute_logical_plan(plan).await?;
             let task = Arc::new(frame.task_ctx());
             Planned::once(frame.create_physical_plan().await?, task)
         }

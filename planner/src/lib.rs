@@ -19,6 +19,7 @@ pub mod fragment;
 pub mod lower;
 pub mod metrics;
 pub mod order;
+pub mod order_keys;
 pub mod placement;
 pub mod reason;
 pub mod rel;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use datafusion::logical_expr::{LogicalPlan, Statement};
 use warpline::fetch_first::as_limit;
-use warpline::{Error, Result, WarplineSession};
+use warpline::{Error, Result, WarplineSession, order_keys};
 use warpline_bench::folder;
 use warpline_tpch::{QueryName, Subject, Task, TpchError};
 
@@ -149,7 +149,10 @@ pub(super) fn statements(path: &Path) -> Result<Vec<String>> {
         .into_iter()
         .map(|item| match item {
             // Plain DataFusion runs the same text.
-            Item::Sql(sql) => Ok(as_limit(&sql).into_owned()),
+            Item::Sql(sql) => {
+                let sql = as_limit(&sql);
+                Ok(order_keys::text_apart(&sql).unwrap_or_else(|| sql.into_owned()))
+            }
             // Those are for people at a shell.
             Item::Command(given) => Err(Error::OutsideShell { given }),
         })

@@ -252,3 +252,36 @@ fn any_rows_but_of_the_answer() {
         }
     }
 }
+
+/// Keys with the names of outputs that are something else, which DataFusion finds ambiguous.
+#[test]
+fn by_columns_behind_outputs_of_their_names() {
+    let fixture = fixture();
+    for (sql, expected) in [
+        (
+            "SELECT l.id, coalesce(l.k, 0) AS k FROM l ORDER BY l.k DESC NULLS LAST, l.id LIMIT 40",
+            "SELECT id, y AS k FROM (SELECT id, coalesce(k, 0) AS y, k AS o FROM l) q \
+             ORDER BY o DESC NULLS LAST, id LIMIT 40",
+        ),
+        (
+            "SELECT id, upper(l.s) AS S, -l.z AS \"Z\" FROM l ORDER BY l.z + 1, \"Z\", 2, id",
+            "SELECT id, y AS s, x AS \"Z\" FROM (SELECT id, upper(s) AS y, -z AS x, z + 1 AS o FROM l) q \
+             ORDER BY o, x, y, id",
+        ),
+        (
+            "WITH g AS (SELECT l.k, coalesce(sum(l.x), 0) AS x FROM l GROUP BY l.k, l.x ORDER BY l.x, l.k LIMIT 9) \
+             SELECT count(*) AS n, sum(x) AS x FROM g",
+            "SELECT count(*) AS n, sum(y) AS x FROM (SELECT k, coalesce(t, 0) AS y, x FROM \
+             (SELECT k, x, sum(x) AS t FROM l GROUP BY k, x) a ORDER BY x, k LIMIT 9) q",
+        ),
+    ] {
+        let expected = fixture.expect(expected);
+        let run = fixture.run(sql).expect(sql);
+        assert_eq!(expected.difference(&run), None, "{sql}");
+        let explained = fixture.run(&format!("EXPLAIN {sql}"));
+        assert!(explained.is_ok(), "{explained:?}");
+    }
+    // Ambiguous in truth.
+    let error = fixture.check_error("SELECT k FROM l JOIN r ON l.id = r.id ORDER BY l.id");
+    assert!(error.contains("mbiguous"), "{error}");
+}
