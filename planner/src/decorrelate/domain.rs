@@ -92,7 +92,7 @@ impl Outer {
     ///
     /// # Errors
     /// [`Stop::Not`] where the rows would be others if they were asked for a second time.
-    pub(super) fn domain(&self, names: &mut Names) -> Made<(LogicalPlan, Vec<Column>)> {
+    pub(super) fn domain(&self, names: &Names) -> Made<(LogicalPlan, Vec<Column>)> {
         let columns = self.columns.iter().cloned().map(Expr::Column).collect();
         let (source, exprs) = repeatable(&self.rows, columns)?.ok_or(Stop::Not)?;
         let (relation, values) = fresh(names, exprs.len());
@@ -108,7 +108,7 @@ impl Outer {
 }
 
 /// New names for the values of so many outer columns.
-pub(super) fn fresh(names: &mut Names, columns: usize) -> (TableReference, Vec<Column>) {
+pub(super) fn fresh(names: &Names, columns: usize) -> (TableReference, Vec<Column>) {
     let name = names.next("outer");
     let relation = TableReference::bare(name.as_str());
     let column = |number| Column::new(Some(relation.clone()), format!("{name}_{number}"));

@@ -17,6 +17,8 @@ mod push;
 mod scope;
 mod values;
 
+use std::cell::Cell;
+
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result};
@@ -39,8 +41,8 @@ impl AnalyzerRule for Decorrelation {
         if !has_subqueries(&plan)? {
             return Ok(plan);
         }
-        let mut names = Names::default();
-        let rewritten = plan.transform_up_with_subqueries(|node| place::node(node, &mut names))?;
+        let names = Names::default();
+        let rewritten = plan.transform_up_with_subqueries(|node| place::node(node, &names))?;
         if !rewritten.transformed {
             return Ok(rewritten.data);
         }
@@ -70,12 +72,13 @@ fn has_subqueries(plan: &LogicalPlan) -> Result<bool> {
 
 /// Names that no column or table has.
 #[derive(Debug, Default)]
-struct Names(usize);
+struct Names(Cell<usize>);
 
 impl Names {
-    fn next(&mut self, of: &str) -> String {
-        self.0 += 1;
-        format!("__{of}_{}", self.0)
+    fn next(&self, of: &str) -> String {
+        let number = self.0.get() + 1;
+        self.0.set(number);
+        format!("__{of}_{number}")
     }
 }
 

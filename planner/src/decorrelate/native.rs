@@ -3,6 +3,7 @@
 //! Its rules pull conditions up through a plan. They lose their way where a condition lies below the name of a derived table, and
 //! do not see that a window, a limit or a second aggregation counts other rows once the condition is gone.
 
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, JoinType, LogicalPlan, Operator};
@@ -11,10 +12,41 @@ use super::scope::{free, has_outer, refers};
 
 /// Whether the subquery is an aggregate of all its rows, of which equalities choose those of each outer row.
 pub(super) fn scalar(plan: &LogicalPlan, outer: &[Column]) -> Result<bool> {
+    Ok(aggregated(plan, outer)? && named_apart(plan, outer)?)
+}
+
+/// Whether the subquery is rows of tables under conditions: for EXISTS, and for IN.
+pub(super) fn rows(plan: &LogicalPlan, outer: &[Column]) -> Result<bool> {
+    Ok(selected(plan, outer)? && named_apart(plan, outer)?)
+}
+
+/// Whether no column that a condition compares with the outer row has the name of an output that is something else: they come to lie
+/// side by side.
+fn named_apart(plan: &LogicalPlan, outer: &[Column]) -> Result<bool> {
+    let schema = plan.schema();
+    let unqualified = schema.iter().filter(|(table, _)| table.is_none());
+    let outputs: Vec<&str> = unqualified
+        .map(|(_, field)| field.name().as_str())
+        .collect();
+    let mut apart = true;
+    plan.apply(|node| {
+        if let LogicalPlan::Filter(filter) = node {
+            for condition in split_conjunction(&filter.predicate) {
+                let columns = condition.column_refs();
+                let same = |column: &&Column| outputs.contains(&column.name.as_str());
+                apart &= !(has_outer(condition, outer)? && columns.iter().any(same));
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(apart)
+}
+
+fn aggregated(plan: &LogicalPlan, outer: &[Column]) -> Result<bool> {
     match plan {
         LogicalPlan::Projection(projection) => {
             let own = none_has_outer(&projection.expr, outer)?;
-            Ok(own && scalar(&projection.input, outer)?)
+            Ok(own && aggregated(&projection.input, outer)?)
         }
         LogicalPlan::Aggregate(aggregate) => Ok(aggregate.group_expr.is_empty()
             && none_has_outer(&aggregate.aggr_expr, outer)?
@@ -23,13 +55,12 @@ pub(super) fn scalar(plan: &LogicalPlan, outer: &[Column]) -> Result<bool> {
     }
 }
 
-/// Whether the subquery is rows of tables under conditions: for EXISTS, and for IN.
-pub(super) fn rows(plan: &LogicalPlan, outer: &[Column]) -> Result<bool> {
+fn selected(plan: &LogicalPlan, outer: &[Column]) -> Result<bool> {
     match plan {
-        LogicalPlan::Distinct(Distinct::All(input)) => rows(input, outer),
+        LogicalPlan::Distinct(Distinct::All(input)) => selected(input, outer),
         LogicalPlan::Projection(projection) => {
             let own = none_has_outer(&projection.expr, outer)?;
-            Ok(own && rows(&projection.input, outer)?)
+            Ok(own && selected(&projection.input, outer)?)
         }
         _ => filtered(plan, outer, &|_, _| Ok(true)),
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::common::NullEquality;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ExprSchema, Result};
 use datafusion::logical_expr::expr::{
     Exists, InSubquery, SetComparison, SetQuantifier, Sort as SortExpr,
@@ -23,7 +23,7 @@ use super::values::Rows;
 use super::{Made, Names, Stop, not_distinct};
 
 /// An operator without the subqueries that DataFusion does not make joins of.
-pub(super) fn node(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
+pub(super) fn node(plan: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>> {
     let lateral = match &plan {
         LogicalPlan::Join(join) => is_lateral(join)?,
         _ => false,
@@ -81,7 +81,11 @@ fn value(expr: Expr, place: Place, rows: &mut Rows<'_>) -> Made<Expr> {
         if stopped.is_some() || subquery(&part).is_none() {
             return Ok(Transformed::no(part));
         }
-        match one(&part, top, rows) {
+        let made = match one(&part, top, rows) {
+            Ok(Some(made)) if top == Place::Elsewhere => rows.computed(made).map(Some),
+            made => made,
+        };
+        match made {
             Ok(Some(made)) => Ok(Transformed::yes(made)),
             Ok(None) => Ok(Transformed::no(part)),
             Err(stop) => {
@@ -164,7 +168,7 @@ fn is_native(expr: &Expr, place: Place, rows: &Rows<'_>) -> Made<bool> {
     })
 }
 
-fn filter_on_subqueries(filter: &Filter, names: &mut Names) -> Made<Option<LogicalPlan>> {
+fn filter_on_subqueries(filter: &Filter, names: &Names) -> Made<Option<LogicalPlan>> {
     let mut rows = Rows::new(Arc::clone(&filter.input), names);
     let mut conditions = Vec::new();
     let mut changed = false;
@@ -221,7 +225,7 @@ fn filter_on_subqueries(filter: &Filter, names: &mut Names) -> Made<Option<Logic
     without_new(plan, &filter.input.schema().columns()).map(Some)
 }
 
-fn project(projection: &Projection, names: &mut Names) -> Made<Option<LogicalPlan>> {
+fn project(projection: &Projection, names: &Names) -> Made<Option<LogicalPlan>> {
     let node = LogicalPlan::Projection(projection.clone());
     let mut rows = Rows::new(Arc::clone(&projection.input), names);
     let exprs = renewed(&node, &projection.expr, Place::Value, &mut rows)?;
@@ -232,7 +236,7 @@ fn project(projection: &Projection, names: &mut Names) -> Made<Option<LogicalPla
     Ok(Some(LogicalPlan::Projection(projection)))
 }
 
-fn aggregated(aggregate: &Aggregate, names: &mut Names) -> Made<Option<LogicalPlan>> {
+fn aggregated(aggregate: &Aggregate, names: &Names) -> Made<Option<LogicalPlan>> {
     let node = LogicalPlan::Aggregate(aggregate.clone());
     let mut rows = Rows::new(Arc::clone(&aggregate.input), names);
     let groups = renewed(&node, &aggregate.group_expr, Place::Elsewhere, &mut rows)?;
@@ -244,7 +248,7 @@ fn aggregated(aggregate: &Aggregate, names: &mut Names) -> Made<Option<LogicalPl
     Ok(Some(LogicalPlan::Aggregate(aggregate)))
 }
 
-fn windows(window: &Window, names: &mut Names) -> Made<Option<LogicalPlan>> {
+fn windows(window: &Window, names: &Names) -> Made<Option<LogicalPlan>> {
     let node = LogicalPlan::Window(window.clone());
     let mut rows = Rows::new(Arc::clone(&window.input), names);
     let calls = renewed(&node, &window.window_expr, Place::Elsewhere, &mut rows)?;
@@ -255,7 +259,7 @@ fn windows(window: &Window, names: &mut Names) -> Made<Option<LogicalPlan>> {
     without_new(made, &window.schema.columns()).map(Some)
 }
 
-fn sorted(sort: &Sort, names: &mut Names) -> Made<Option<LogicalPlan>> {
+fn sorted(sort: &Sort, names: &Names) -> Made<Option<LogicalPlan>> {
     let input = with_asked(sort)?.map_or_else(|| Arc::clone(&sort.input), Arc::new);
     let mut rows = Rows::new(input, names);
     let mut keys = Vec::with_capacity(sort.expr.len());
@@ -322,7 +326,7 @@ fn without_new(plan: LogicalPlan, old: &[Column]) -> Made<LogicalPlan> {
 }
 
 /// A join with subqueries in its condition.
-fn join_on_subqueries(join: &Join, names: &mut Names) -> Made<Option<LogicalPlan>> {
+fn join_on_subqueries(join: &Join, names: &Names) -> Made<Option<LogicalPlan>> {
     let equal = |(left, right): &(Expr, Expr)| match join.null_equality {
         NullEquality::NullEqualsNothing => left.clone().eq(right.clone()),
         NullEquality::NullEqualsNull => not_distinct(left.clone(), right.clone()),
@@ -364,28 +368,21 @@ fn join_on_subqueries(join: &Join, names: &mut Names) -> Made<Option<LogicalPlan
     }
 }
 
-/// A left join, of whose `conditions` those of the right side alone choose its rows, and those of the left side alone are known
-/// before. What is left makes it a lateral join with the rows of the right side that fulfil it.
+/// A left join, of whose `conditions` those of the right side alone choose its rows. Subqueries of others are values of the side that
+/// they refer to; where one refers to both, it is a lateral join with the rows of the right side that fulfil the condition.
 fn left_join(
     join: &Join,
     (left, right): (&Arc<LogicalPlan>, &Arc<LogicalPlan>),
     on: Vec<(Expr, Expr)>,
     mut others: Vec<Expr>,
     conditions: Vec<Expr>,
-    names: &mut Names,
+    names: &Names,
 ) -> Made<LogicalPlan> {
-    let (mut of_right, mut of_left, mut of_both) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut of_right, mut of_more, mut of_both) = (Vec::new(), Vec::new(), Vec::new());
     for condition in conditions {
-        let mut used: Vec<Column> = condition.column_refs().into_iter().cloned().collect();
-        used.extend(free_of(&condition, &[])?);
-        let all_of = |plan: &LogicalPlan| {
-            used.iter()
-                .all(|column| !has_either(column, left, right) || plan.schema().has_column(column))
-        };
-        match (all_of(right), all_of(left)) {
-            (true, _) => of_right.push(condition),
-            (false, true) => of_left.push(condition),
-            (false, false) => of_both.push(condition),
+        match lies_in(&condition, right, left)? {
+            true => of_right.push(condition),
+            false => of_more.push(condition),
         }
     }
     let mut chosen = right.as_ref().clone();
@@ -394,14 +391,21 @@ fn left_join(
         let made = filter_on_subqueries(&filter, names)?;
         chosen = made.unwrap_or(LogicalPlan::Filter(filter));
     }
-    let mut rows = Rows::new(Arc::clone(left), names);
-    for condition in of_left {
-        others.push(value(condition, Place::Elsewhere, &mut rows)?);
+    let mut sides = [
+        Rows::new(Arc::clone(left), names),
+        Rows::new(Arc::new(chosen), names),
+    ];
+    for condition in of_more {
+        match of_sides(&condition, [left, right], &mut sides)? {
+            Some(condition) => others.push(condition),
+            None => of_both.push(condition),
+        }
     }
-    let wider = rows.plan;
+    let [left_rows, right_rows] = sides;
+    let (wider, chosen) = (left_rows.plan, right_rows.plan);
     let old = [left.schema().columns(), right.schema().columns()].concat();
     if of_both.is_empty() {
-        let made = rejoined(join, &wider, &Arc::new(chosen), on, others, JoinType::Left)?;
+        let made = rejoined(join, &wider, &chosen, on, others, JoinType::Left)?;
         return without_new(made, &old);
     }
     let equal = on
@@ -414,15 +418,55 @@ fn left_join(
     let outside = |expr: Expr| to_outside(expr, &wider, &chosen);
     let all = all.map(outside).collect::<Made<Vec<_>>>()?;
     let condition = conjunction(all).ok_or(Stop::Not)?;
-    let filter = Filter::try_new(condition, Arc::new(chosen.clone()))?;
+    let filter = Filter::try_new(condition, chosen)?;
     let inside = filter_on_subqueries(&filter, names)?;
     let inside = inside.unwrap_or(LogicalPlan::Filter(filter));
     let made = beside(&wider, &inside, JoinType::Left, None, names)?;
     without_new(made, &old)
 }
 
-fn has_either(column: &Column, left: &LogicalPlan, right: &LogicalPlan) -> bool {
-    left.schema().has_column(column) || right.schema().has_column(column)
+/// A condition with its subqueries as values of the sides that they refer to; `None` where one refers to both.
+fn of_sides(
+    condition: &Expr,
+    [left, right]: [&LogicalPlan; 2],
+    sides: &mut [Rows<'_>; 2],
+) -> Made<Option<Expr>> {
+    let mut subqueries = Vec::new();
+    condition.apply(|part| {
+        if subquery(part).is_none() {
+            return Ok(TreeNodeRecursion::Continue);
+        }
+        subqueries.push(part.clone());
+        Ok(TreeNodeRecursion::Jump)
+    })?;
+    let mut made = Vec::with_capacity(subqueries.len());
+    for part in subqueries {
+        let side = match (lies_in(&part, left, right)?, lies_in(&part, right, left)?) {
+            (true, _) => 0,
+            (false, true) => 1,
+            (false, false) => return Ok(None),
+        };
+        made.push(value(part, Place::Elsewhere, &mut sides[side])?);
+    }
+    let mut made = made.into_iter();
+    let rewritten = condition.clone().transform_down(|part| {
+        if subquery(&part).is_none() {
+            return Ok(Transformed::no(part));
+        }
+        let value = made.next().unwrap_or(part);
+        Ok(Transformed::new(value, true, TreeNodeRecursion::Jump))
+    })?;
+    Ok(Some(rewritten.data))
+}
+
+/// Whether what an expression and its subqueries refer to of two sides is all of the one.
+fn lies_in(expr: &Expr, one: &LogicalPlan, other: &LogicalPlan) -> Made<bool> {
+    let mut used: Vec<Column> = expr.column_refs().into_iter().cloned().collect();
+    used.extend(free_of(expr, &[])?);
+    let in_one = |column: &Column| one.schema().has_column(column);
+    Ok(used
+        .iter()
+        .all(|column| in_one(column) || !other.schema().has_column(column)))
 }
 
 /// A condition of two sides as one over the right side, to which the left one is outside.
@@ -474,7 +518,7 @@ fn is_lateral(join: &Join) -> Result<bool> {
     Ok(outer.iter().any(|column| schema.has_column(column)))
 }
 
-fn lateral_join(join: &Join, names: &mut Names) -> Made<Option<LogicalPlan>> {
+fn lateral_join(join: &Join, names: &Names) -> Made<Option<LogicalPlan>> {
     let outer = free(&join.right)?;
     let simple = match join.right.as_ref() {
         LogicalPlan::SubqueryAlias(alias) => alias.input.as_ref(),
@@ -519,7 +563,7 @@ fn beside(
     right: &LogicalPlan,
     join_type: JoinType,
     condition: Option<Expr>,
-    names: &mut Names,
+    names: &Names,
 ) -> Made<LogicalPlan> {
     let outer = Outer::new(left, free(right)?)?;
     if outer.is_empty() || !refers(right, &outer.columns)? {

@@ -35,7 +35,7 @@ pub(super) struct Pushed {
 /// The rows of a subquery for the values of `outer`. Of values that no row around has, there may be rows as well.
 pub(super) struct Push<'a> {
     pub(super) outer: &'a Outer,
-    pub(super) names: &'a mut Names,
+    pub(super) names: &'a Names,
 }
 
 impl Push<'_> {

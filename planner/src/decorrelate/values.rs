@@ -23,11 +23,11 @@ pub(super) struct Rows<'a> {
     original: Arc<LogicalPlan>,
     /// The same rows with the columns of the joined subqueries behind theirs.
     pub(super) plan: Arc<LogicalPlan>,
-    names: &'a mut Names,
+    names: &'a Names,
 }
 
 impl<'a> Rows<'a> {
-    pub(super) fn new(plan: Arc<LogicalPlan>, names: &'a mut Names) -> Self {
+    pub(super) fn new(plan: Arc<LogicalPlan>, names: &'a Names) -> Self {
         Self {
             original: Arc::clone(&plan),
             plan,
@@ -38,6 +38,19 @@ impl<'a> Rows<'a> {
     /// Whether something was joined.
     pub(super) fn grew(&self) -> bool {
         !Arc::ptr_eq(&self.original, &self.plan)
+    }
+
+    /// An expression over the rows as a column of them.
+    pub(super) fn computed(&mut self, expr: Expr) -> Made<Expr> {
+        if let Expr::Column(_) = expr {
+            return Ok(expr);
+        }
+        let name = self.fresh();
+        let mut exprs = columns(&self.plan.schema().columns());
+        exprs.push(expr.alias_qualified(name.relation.clone(), name.name.clone()));
+        let projection = Projection::try_new(exprs, Arc::clone(&self.plan))?;
+        self.plan = Arc::new(LogicalPlan::Projection(projection));
+        Ok(Expr::Column(name))
     }
 
     fn outer(&self, subquery: &LogicalPlan) -> Made<Outer> {

@@ -39,7 +39,7 @@ fn tables(rows: usize, nulls: Nulls) -> Fixture {
 }
 
 /// Queries, and what they are without subqueries that refer to rows around them.
-const PAIRS: [(&str, &str); 44] = [
+const PAIRS: [(&str, &str); 48] = [
     (
         "SELECT id FROM t WHERE b > ALL (SELECT u.b FROM u WHERE u.a = t.a)",
         "SELECT t.id FROM t LEFT JOIN (SELECT a, count(*) n, count(b) m, max(b) x FROM u GROUP BY a) q ON q.a = t.a \
@@ -265,6 +265,27 @@ const PAIRS: [(&str, &str); 44] = [
     (
         "SELECT id, (SELECT grouping(u.a) FROM u WHERE u.a = t.a GROUP BY ROLLUP (u.a) LIMIT 1) IS NULL AS c FROM t",
         "SELECT id, false AS c FROM t",
+    ),
+    (
+        "SELECT id, (SELECT max(w.c0) AS c0 FROM (SELECT a AS c0, b AS c1 FROM u) w WHERE w.c0 = t.a) AS x FROM t",
+        "SELECT t.id, q.x FROM t LEFT JOIN (SELECT a, max(a) AS x FROM u GROUP BY a) q ON q.a = t.a",
+    ),
+    (
+        "SELECT id FROM t WHERE b IN (SELECT w.c0 + w.c1 AS c0 FROM (SELECT a AS c0, b AS c1 FROM u) w WHERE w.c0 = \
+         t.a)",
+        "SELECT DISTINCT t.id FROM t JOIN u ON u.a = t.a AND t.b = u.a + u.b",
+    ),
+    (
+        "SELECT t.id, sum(CASE WHEN u.id IN (SELECT v.id FROM v WHERE v.b > 0) THEN 1 ELSE 0 END) AS n FROM t JOIN u \
+         ON u.a = t.a GROUP BY t.id",
+        "SELECT t.id, count(v.id) AS n FROM t JOIN u ON u.a = t.a LEFT JOIN v ON v.id = u.id AND v.b > 0 GROUP BY \
+         t.id",
+    ),
+    (
+        "SELECT q.id, v.id AS o FROM (SELECT t.id, t.a, row_number() OVER (ORDER BY t.id) AS r FROM t) q LEFT JOIN u \
+         ON u.id = q.r LEFT JOIN v ON v.a = u.a AND v.id = (SELECT max(w.id) FROM v w WHERE w.a = u.a)",
+        "SELECT t.id, v.id AS o FROM t LEFT JOIN u ON u.id = t.id + 1 LEFT JOIN (SELECT a, max(id) AS id FROM v GROUP \
+         BY a) v ON v.a = u.a",
     ),
 ];
 
