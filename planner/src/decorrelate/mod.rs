@@ -3,11 +3,11 @@
 //! DataFusion makes joins of the correlated subqueries of many forms; others it refuses, and some it answers with rows that SQL
 //! does not have (`NOT IN` where there are NULLs, under `OR` or with a condition on the row around; EXISTS of an aggregation; a
 //! limit with an offset). [`Decorrelation`] takes what is left: any correlated subquery, lateral joins, and EXISTS, IN, ANY and ALL in
-//! any expression, whatever operators the subquery has. What DataFusion does well ([`native`]) stays as it is.
+//! any expression, whatever operators the subquery has. What DataFusion does well stays as it is.
 //!
-//! A subquery becomes one plan for all rows around it ([`push`]) by the method of Neumann and Kemper, "Unnesting Arbitrary
-//! Queries" (BTW 2015). This plan is joined to these rows, and [`values`] says what a scalar, EXISTS or IN is of the joined columns.
-//! [`place`] does it for each operator.
+//! A subquery becomes one plan for all rows around it by the method of Neumann and Kemper, "Unnesting Arbitrary
+//! Queries" (BTW 2015). This plan is joined to these rows, and a scalar, EXISTS or IN is
+//! an expression of the joined columns.
 
 mod domain;
 mod native;
