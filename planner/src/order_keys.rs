@@ -29,7 +29,7 @@ fn is_ambiguous(error: &DataFusionError) -> bool {
 }
 
 /// Gives the sort keys of all queries in a statement names of their own, where they need it; whether any did.
-pub fn set_apart(statement: &mut Statement) -> bool {
+fn set_apart(statement: &mut Statement) -> bool {
     let mut keys = Keys { changed: false };
     let _: ControlFlow<()> = VisitMut::visit(statement, &mut keys);
     keys.changed

@@ -13,10 +13,9 @@ use datafusion::functions_aggregate::string_agg::StringAgg;
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, JoinType, LogicalPlan, Projection, lit, when,
 };
-
 use datafusion::scalar::ScalarValue;
 
-use super::{Made, Names, Stop};
+use super::{Made, Names, Stop, columns, named};
 
 /// Columns of the rows around a subquery, which it refers to.
 pub(super) struct Outer {
@@ -93,70 +92,50 @@ impl Outer {
     /// # Errors
     /// [`Stop::Not`] where the rows would be others if they were asked for a second time.
     pub(super) fn domain(&self, names: &Names) -> Made<(LogicalPlan, Vec<Column>)> {
-        let columns = self.columns.iter().cloned().map(Expr::Column).collect();
-        let (source, exprs) = repeatable(&self.rows, columns)?.ok_or(Stop::Not)?;
-        let (relation, values) = fresh(names, exprs.len());
-        let exprs = exprs.into_iter().zip(&values);
-        let exprs =
-            exprs.map(|(expr, column)| expr.alias_qualified(Some(relation.clone()), &column.name));
-        let projection = Projection::try_new(exprs.collect(), source)?;
-        let groups = values.iter().cloned().map(Expr::Column).collect();
+        let (source, found) = repeatable(&self.rows, self.columns.clone())?.ok_or(Stop::Not)?;
+        let values = fresh(names, found.len());
+        let exprs = found.into_iter().map(Expr::Column).zip(&values);
+        let exprs = exprs.map(|(expr, value)| named(expr, value)).collect();
+        let projection = Projection::try_new(exprs, source)?;
         let input = Arc::new(LogicalPlan::Projection(projection));
-        let distinct = Aggregate::try_new(input, groups, vec![])?;
+        let distinct = Aggregate::try_new(input, columns(&values), vec![])?;
         Ok((LogicalPlan::Aggregate(distinct), values))
     }
 }
 
 /// New names for the values of so many outer columns.
-pub(super) fn fresh(names: &Names, columns: usize) -> (TableReference, Vec<Column>) {
+pub(super) fn fresh(names: &Names, columns: usize) -> Vec<Column> {
     let name = names.next("outer");
     let relation = TableReference::bare(name.as_str());
     let column = |number| Column::new(Some(relation.clone()), format!("{name}_{number}"));
-    let values = (0..columns).map(column).collect();
-    (relation, values)
+    (0..columns).map(column).collect()
 }
 
-/// A plan that has the values of `exprs` over `plan`, at least, and is the same each time that it runs: below limits, windows
-/// and the like, which may choose among rows of the same order. `None` where there is none.
+/// A plan that has the values of columns of `plan`, at least, with what they are there, and is the same each time that it runs: below
+/// limits, windows and the like, which may choose among rows of the same order. `None` where there is none.
 fn repeatable(
     plan: &Arc<LogicalPlan>,
-    exprs: Vec<Expr>,
-) -> Result<Option<(Arc<LogicalPlan>, Vec<Expr>)>> {
+    columns: Vec<Column>,
+) -> Result<Option<(Arc<LogicalPlan>, Vec<Column>)>> {
     if runs_the_same(plan)? {
-        return Ok(Some((Arc::clone(plan), exprs)));
+        return Ok(Some((Arc::clone(plan), columns)));
     }
-    let below = match plan.as_ref() {
-        LogicalPlan::Filter(filter) => &filter.input,
-        LogicalPlan::Sort(sort) => &sort.input,
-        LogicalPlan::Limit(limit) => &limit.input,
-        LogicalPlan::Distinct(Distinct::All(input)) => input,
-        LogicalPlan::Window(window) => &window.input,
+    let (below, columns) = match plan.as_ref() {
+        LogicalPlan::Filter(filter) => (&filter.input, Some(columns)),
+        LogicalPlan::Sort(sort) => (&sort.input, Some(columns)),
+        LogicalPlan::Limit(limit) => (&limit.input, Some(columns)),
+        LogicalPlan::Distinct(Distinct::All(input)) => (input, Some(columns)),
+        LogicalPlan::Window(window) => (&window.input, Some(columns)),
         LogicalPlan::Projection(projection) => {
-            let schema = &projection.schema;
-            let mut inner = Vec::with_capacity(exprs.len());
-            for expr in exprs {
-                let Expr::Column(column) = &expr else {
-                    return Ok(None);
-                };
-                let place = schema.index_of_column(column)?;
-                match projection.expr[place].clone().unalias() {
-                    Expr::Column(column) => inner.push(Expr::Column(column)),
-                    _ => return Ok(None),
-                }
-            }
-            return repeatable(&projection.input, inner);
+            let inner = |place: usize| match projection.expr[place].clone().unalias() {
+                Expr::Column(column) => Some(column),
+                _ => None,
+            };
+            (&projection.input, inner_columns(&columns, plan, inner)?)
         }
         LogicalPlan::SubqueryAlias(alias) => {
-            let mut inner = Vec::with_capacity(exprs.len());
-            for expr in exprs {
-                let Expr::Column(column) = &expr else {
-                    return Ok(None);
-                };
-                let place = alias.schema.index_of_column(column)?;
-                let column = Column::from(alias.input.schema().qualified_field(place));
-                inner.push(Expr::Column(column));
-            }
-            return repeatable(&alias.input, inner);
+            let inner = |place| Some(Column::from(alias.input.schema().qualified_field(place)));
+            (&alias.input, inner_columns(&columns, plan, inner)?)
         }
         LogicalPlan::Join(join) => match join.join_type {
             JoinType::Inner
@@ -164,25 +143,38 @@ fn repeatable(
             | JoinType::LeftAnti
             | JoinType::LeftMark
             | JoinType::Left
-                if of(&exprs, &join.left) =>
+                if has_all(&join.left, &columns) =>
             {
-                &join.left
+                (&join.left, Some(columns))
             }
-            JoinType::Inner | JoinType::Right if of(&exprs, &join.right) => &join.right,
+            JoinType::Inner | JoinType::Right => (&join.right, Some(columns)),
             _ => return Ok(None),
         },
         _ => return Ok(None),
     };
-    match of(&exprs, below) {
-        true => repeatable(below, exprs),
-        false => Ok(None),
+    match columns.filter(|columns| has_all(below, columns)) {
+        Some(columns) => repeatable(below, columns),
+        None => Ok(None),
     }
 }
 
-fn of(exprs: &[Expr], plan: &LogicalPlan) -> bool {
-    let schema = plan.schema();
-    let mut columns = exprs.iter().flat_map(Expr::column_refs);
-    columns.all(|column| schema.has_column(column))
+/// What columns of `plan` are in its input, by their places.
+fn inner_columns(
+    columns: &[Column],
+    plan: &LogicalPlan,
+    inner: impl Fn(usize) -> Option<Column>,
+) -> Result<Option<Vec<Column>>> {
+    let places = columns
+        .iter()
+        .map(|column| plan.schema().index_of_column(column));
+    let places = places.collect::<Result<Vec<_>>>()?;
+    Ok(places.into_iter().map(inner).collect())
+}
+
+fn has_all(plan: &LogicalPlan, columns: &[Column]) -> bool {
+    columns
+        .iter()
+        .all(|column| plan.schema().has_column(column))
 }
 
 /// Whether a plan has the same rows each time that it runs: nothing in it is volatile, nor chooses among rows of the same order.

@@ -10,6 +10,7 @@
 //! an expression of the joined columns.
 
 mod domain;
+mod joins;
 mod native;
 mod one_row;
 mod place;
@@ -21,8 +22,8 @@ use std::cell::Cell;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, Result};
-use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
+use datafusion::common::{Column, DataFusionError, NullEquality, Result};
+use datafusion::logical_expr::{BinaryExpr, Expr, Join, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
 
 pub use one_row::{NAME as ONE_ROW, one_row};
@@ -97,7 +98,22 @@ impl From<DataFusionError> for Stop {
     }
 }
 
-fn not_distinct(left: Expr, right: Expr) -> Expr {
-    let op = Operator::IsNotDistinctFrom;
-    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
+/// The condition that a pair of keys of a join is.
+fn equal(join: &Join, (left, right): &(Expr, Expr)) -> Expr {
+    let op = match join.null_equality {
+        NullEquality::NullEqualsNothing => Operator::Eq,
+        NullEquality::NullEqualsNull => Operator::IsNotDistinctFrom,
+    };
+    let (left, right) = (Box::new(left.clone()), Box::new(right.clone()));
+    Expr::BinaryExpr(BinaryExpr::new(left, op, right))
+}
+
+/// An expression under the name of a column.
+fn named(expr: Expr, column: &Column) -> Expr {
+    expr.alias_qualified(column.relation.clone(), &column.name)
+}
+
+/// Columns as expressions.
+fn columns(columns: &[Column]) -> Vec<Expr> {
+    columns.iter().cloned().map(Expr::Column).collect()
 }

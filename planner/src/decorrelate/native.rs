@@ -6,9 +6,9 @@
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, JoinType, LogicalPlan, Operator};
+use datafusion::logical_expr::{Distinct, Expr, JoinType, LogicalPlan};
 
-use super::scope::{free, has_outer, refers};
+use super::scope::{free, has_outer, refers, sides};
 
 /// Whether the subquery is an aggregate of all its rows, of which equalities choose those of each outer row.
 pub(super) fn scalar(plan: &LogicalPlan, outer: &[Column]) -> Result<bool> {
@@ -50,7 +50,7 @@ fn aggregated(plan: &LogicalPlan, outer: &[Column]) -> Result<bool> {
         }
         LogicalPlan::Aggregate(aggregate) => Ok(aggregate.group_expr.is_empty()
             && none_has_outer(&aggregate.aggr_expr, outer)?
-            && filtered(&aggregate.input, outer, &is_key)?),
+            && filtered(&aggregate.input, outer, is_key)?),
         _ => Ok(false),
     }
 }
@@ -62,64 +62,47 @@ fn selected(plan: &LogicalPlan, outer: &[Column]) -> Result<bool> {
             let own = none_has_outer(&projection.expr, outer)?;
             Ok(own && selected(&projection.input, outer)?)
         }
-        _ => filtered(plan, outer, &|_, _| Ok(true)),
+        _ => filtered(plan, outer, |_| true),
     }
 }
 
 /// Rows under conditions, all outer references of which are such as `allowed` says.
-fn filtered(
-    plan: &LogicalPlan,
-    outer: &[Column],
-    allowed: &dyn Fn(&Expr, &[Column]) -> Result<bool>,
-) -> Result<bool> {
+fn filtered(plan: &LogicalPlan, outer: &[Column], allowed: fn(&Expr) -> bool) -> Result<bool> {
     if !refers(plan, outer)? {
         return Ok(free(plan)?.is_empty());
     }
     match plan {
         LogicalPlan::Filter(filter) => {
             for condition in split_conjunction(&filter.predicate) {
-                if has_outer(condition, outer)? && !allowed(condition, outer)? {
+                if has_outer(condition, outer)? && !allowed(condition) {
                     return Ok(false);
                 }
             }
             filtered(&filter.input, outer, allowed)
         }
         LogicalPlan::Join(join) if join.join_type == JoinType::Inner => {
-            for (left, right) in &join.on {
-                if has_outer(left, outer)? || has_outer(right, outer)? {
-                    return Ok(false);
-                }
-            }
-            if let Some(filter) = &join.filter
-                && has_outer(filter, outer)?
-            {
-                return Ok(false);
-            }
-            Ok(filtered(&join.left, outer, allowed)? && filtered(&join.right, outer, allowed)?)
+            let keys = join.on.iter().flat_map(|(left, right)| [left, right]);
+            Ok(none_has_outer(keys.chain(&join.filter), outer)?
+                && filtered(&join.left, outer, allowed)?
+                && filtered(&join.right, outer, allowed)?)
         }
         _ => Ok(false),
     }
 }
 
 /// A column of the subquery that equals something of the outer row.
-fn is_key(condition: &Expr, _outer: &[Column]) -> Result<bool> {
-    let Expr::BinaryExpr(BinaryExpr {
-        left,
-        op: Operator::Eq,
-        right,
-    }) = condition
-    else {
-        return Ok(false);
-    };
+fn is_key(condition: &Expr) -> bool {
     let column = |side: &Expr| match side {
         Expr::Column(_) => true,
         Expr::Cast(cast) => matches!(*cast.expr, Expr::Column(_)),
         _ => false,
     };
-    Ok(column(left) && !right.any_column_refs() || column(right) && !left.any_column_refs())
+    sides(condition).is_some_and(|(left, right)| {
+        column(left) && !right.any_column_refs() || column(right) && !left.any_column_refs()
+    })
 }
 
-fn none_has_outer(exprs: &[Expr], outer: &[Column]) -> Result<bool> {
+fn none_has_outer<'a>(exprs: impl IntoIterator<Item = &'a Expr>, outer: &[Column]) -> Result<bool> {
     for expr in exprs {
         if has_outer(expr, outer)? {
             return Ok(false);

@@ -1,26 +1,25 @@
-//! The operators that have subqueries in their expressions, or a lateral join.
+//! The operators that have subqueries in their expressions.
 
 use std::sync::Arc;
 
-use datafusion::common::NullEquality;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, ExprSchema, Result};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, Result};
 use datafusion::logical_expr::expr::{
     Exists, InSubquery, SetComparison, SetQuantifier, Sort as SortExpr,
 };
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Expr, ExprSchemable, Filter, Join, JoinConstraint, JoinType,
-    LogicalPlan, Operator, Projection, Sort, Subquery, Window,
+    Aggregate, BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, Operator, Projection, Sort,
+    Window,
 };
 
-use super::domain::Outer;
+use super::joins::{is_lateral, join_on_subqueries, lateral_join};
 use super::native;
-use super::push::{Push, columns, filtered};
-use super::scope::{free, free_of, has_subqueries, refers, subquery};
+use super::push::filtered;
+use super::scope::{free, free_of, has_subqueries, subquery};
 use super::values::Rows;
-use super::{Made, Names, Stop, not_distinct};
+use super::{Made, Names, Stop, columns};
 
 /// An operator without the subqueries that DataFusion does not make joins of.
 pub(super) fn node(plan: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>> {
@@ -50,7 +49,7 @@ pub(super) fn node(plan: LogicalPlan, names: &Names) -> Result<Transformed<Logic
 
 /// Where a subquery stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     /// In a condition, under AND and OR alone: NULL is as good as false.
     Condition,
     /// In a condition, but not so.
@@ -62,7 +61,7 @@ enum Place {
 }
 
 /// An expression without the subqueries that are made here.
-fn value(expr: Expr, place: Place, rows: &mut Rows<'_>) -> Made<Expr> {
+pub(super) fn value(expr: Expr, place: Place, rows: &mut Rows<'_>) -> Made<Expr> {
     if let (Place::Condition, Expr::BinaryExpr(binary)) = (place, &expr)
         && matches!(binary.op, Operator::And | Operator::Or)
     {
@@ -168,10 +167,10 @@ fn is_native(expr: &Expr, place: Place, rows: &Rows<'_>) -> Made<bool> {
     })
 }
 
-fn filter_on_subqueries(filter: &Filter, names: &Names) -> Made<Option<LogicalPlan>> {
+/// A filter whose conditions have subqueries; `None` where DataFusion makes all joins.
+pub(super) fn filter_on_subqueries(filter: &Filter, names: &Names) -> Made<Option<LogicalPlan>> {
     let mut rows = Rows::new(Arc::clone(&filter.input), names);
     let mut conditions = Vec::new();
-    let mut changed = false;
     for condition in split_conjunction(&filter.predicate) {
         let (inner, not) = match condition {
             Expr::Not(inner) => (inner.as_ref(), true),
@@ -182,7 +181,6 @@ fn filter_on_subqueries(filter: &Filter, names: &Names) -> Made<Option<LogicalPl
                 if !is_native(inner, Place::Condition, &rows)? =>
             {
                 rows.keep_existing(&subquery.subquery, *negated != not)?;
-                changed = true;
             }
             // DataFusion has a join that knows NULL for a column and a subquery that depends on nothing.
             Expr::InSubquery(among)
@@ -205,20 +203,16 @@ fn filter_on_subqueries(filter: &Filter, names: &Names) -> Made<Option<LogicalPl
             {
                 let expr = value(among.expr.as_ref().clone(), Place::Within, &mut rows)?;
                 rows.keep_among(&expr, &among.subquery.subquery)?;
-                changed = true;
             }
             _ => conditions.push(value(condition.clone(), Place::Condition, &mut rows)?),
         }
     }
-    if !rows.grew() && !changed {
-        let predicate = conjunction(conditions).ok_or(Stop::Not)?;
-        return Ok(match predicate == filter.predicate {
-            true => None,
-            false => Some(filtered(filter.input.as_ref().clone(), predicate)?),
-        });
+    let predicate = conjunction(conditions);
+    if !rows.grew() && predicate.as_ref() == Some(&filter.predicate) {
+        return Ok(None);
     }
     let plan = rows.plan.as_ref().clone();
-    let plan = match conjunction(conditions) {
+    let plan = match predicate {
         Some(predicate) => filtered(plan, predicate)?,
         None => plan,
     };
@@ -317,273 +311,10 @@ fn renewed(
 }
 
 /// The columns that were there before.
-fn without_new(plan: LogicalPlan, old: &[Column]) -> Made<LogicalPlan> {
+pub(super) fn without_new(plan: LogicalPlan, old: &[Column]) -> Made<LogicalPlan> {
     if plan.schema().columns() == old {
         return Ok(plan);
     }
     let projection = Projection::try_new(columns(old), Arc::new(plan))?;
     Ok(LogicalPlan::Projection(projection))
-}
-
-/// A join with subqueries in its condition.
-fn join_on_subqueries(join: &Join, names: &Names) -> Made<Option<LogicalPlan>> {
-    let equal = |(left, right): &(Expr, Expr)| match join.null_equality {
-        NullEquality::NullEqualsNothing => left.clone().eq(right.clone()),
-        NullEquality::NullEqualsNull => not_distinct(left.clone(), right.clone()),
-    };
-    let (asking, on): (Vec<_>, Vec<_>) = join
-        .on
-        .iter()
-        .partition(|(left, right)| asks(left) || asks(right));
-    let mut conditions: Vec<Expr> = asking.into_iter().map(equal).collect();
-    let mut others = Vec::new();
-    if let Some(filter) = &join.filter {
-        for condition in split_conjunction(filter) {
-            match asks(condition) {
-                true => conditions.push(condition.clone()),
-                false => others.push(condition.clone()),
-            }
-        }
-    }
-    let on: Vec<(Expr, Expr)> = on.into_iter().cloned().collect();
-    match join.join_type {
-        JoinType::Inner => {
-            let below = rejoined(join, &join.left, &join.right, on, others, JoinType::Inner)?;
-            let condition = conjunction(conditions).ok_or(Stop::Not)?;
-            let filter = Filter::try_new(condition, Arc::new(below))?;
-            let made = filter_on_subqueries(&filter, names)?;
-            Ok(Some(made.unwrap_or(LogicalPlan::Filter(filter))))
-        }
-        JoinType::Left => {
-            let (left, right) = (&join.left, &join.right);
-            left_join(join, (left, right), on, others, conditions, names).map(Some)
-        }
-        JoinType::Right => {
-            let on = on.into_iter().map(|(left, right)| (right, left)).collect();
-            let sides = (&join.right, &join.left);
-            let made = left_join(join, sides, on, others, conditions, names)?;
-            without_new(made, &join.schema.columns()).map(Some)
-        }
-        _ => Err(Stop::Not),
-    }
-}
-
-/// A left join, of whose `conditions` those of the right side alone choose its rows. Subqueries of others are values of the side that
-/// they refer to; where one refers to both, it is a lateral join with the rows of the right side that fulfil the condition.
-fn left_join(
-    join: &Join,
-    (left, right): (&Arc<LogicalPlan>, &Arc<LogicalPlan>),
-    on: Vec<(Expr, Expr)>,
-    mut others: Vec<Expr>,
-    conditions: Vec<Expr>,
-    names: &Names,
-) -> Made<LogicalPlan> {
-    let (mut of_right, mut of_more, mut of_both) = (Vec::new(), Vec::new(), Vec::new());
-    for condition in conditions {
-        match lies_in(&condition, right, left)? {
-            true => of_right.push(condition),
-            false => of_more.push(condition),
-        }
-    }
-    let mut chosen = right.as_ref().clone();
-    if let Some(condition) = conjunction(of_right) {
-        let filter = Filter::try_new(condition, Arc::clone(right))?;
-        let made = filter_on_subqueries(&filter, names)?;
-        chosen = made.unwrap_or(LogicalPlan::Filter(filter));
-    }
-    let mut sides = [
-        Rows::new(Arc::clone(left), names),
-        Rows::new(Arc::new(chosen), names),
-    ];
-    for condition in of_more {
-        match of_sides(&condition, [left, right], &mut sides)? {
-            Some(condition) => others.push(condition),
-            None => of_both.push(condition),
-        }
-    }
-    let [left_rows, right_rows] = sides;
-    let (wider, chosen) = (left_rows.plan, right_rows.plan);
-    let old = [left.schema().columns(), right.schema().columns()].concat();
-    if of_both.is_empty() {
-        let made = rejoined(join, &wider, &chosen, on, others, JoinType::Left)?;
-        return without_new(made, &old);
-    }
-    let equal = on
-        .into_iter()
-        .map(|(left, right)| match join.null_equality {
-            NullEquality::NullEqualsNothing => left.eq(right),
-            NullEquality::NullEqualsNull => not_distinct(left, right),
-        });
-    let all = equal.chain(others).chain(of_both);
-    let outside = |expr: Expr| to_outside(expr, &wider, &chosen);
-    let all = all.map(outside).collect::<Made<Vec<_>>>()?;
-    let condition = conjunction(all).ok_or(Stop::Not)?;
-    let filter = Filter::try_new(condition, chosen)?;
-    let inside = filter_on_subqueries(&filter, names)?;
-    let inside = inside.unwrap_or(LogicalPlan::Filter(filter));
-    let made = beside(&wider, &inside, JoinType::Left, None, names)?;
-    without_new(made, &old)
-}
-
-/// A condition with its subqueries as values of the sides that they refer to; `None` where one refers to both.
-fn of_sides(
-    condition: &Expr,
-    [left, right]: [&LogicalPlan; 2],
-    sides: &mut [Rows<'_>; 2],
-) -> Made<Option<Expr>> {
-    let mut subqueries = Vec::new();
-    condition.apply(|part| {
-        if subquery(part).is_none() {
-            return Ok(TreeNodeRecursion::Continue);
-        }
-        subqueries.push(part.clone());
-        Ok(TreeNodeRecursion::Jump)
-    })?;
-    let mut made = Vec::with_capacity(subqueries.len());
-    for part in subqueries {
-        let side = match (lies_in(&part, left, right)?, lies_in(&part, right, left)?) {
-            (true, _) => 0,
-            (false, true) => 1,
-            (false, false) => return Ok(None),
-        };
-        made.push(value(part, Place::Elsewhere, &mut sides[side])?);
-    }
-    let mut made = made.into_iter();
-    let rewritten = condition.clone().transform_down(|part| {
-        if subquery(&part).is_none() {
-            return Ok(Transformed::no(part));
-        }
-        let value = made.next().unwrap_or(part);
-        Ok(Transformed::new(value, true, TreeNodeRecursion::Jump))
-    })?;
-    Ok(Some(rewritten.data))
-}
-
-/// Whether what an expression and its subqueries refer to of two sides is all of the one.
-fn lies_in(expr: &Expr, one: &LogicalPlan, other: &LogicalPlan) -> Made<bool> {
-    let mut used: Vec<Column> = expr.column_refs().into_iter().cloned().collect();
-    used.extend(free_of(expr, &[])?);
-    let in_one = |column: &Column| one.schema().has_column(column);
-    Ok(used
-        .iter()
-        .all(|column| in_one(column) || !other.schema().has_column(column)))
-}
-
-/// A condition of two sides as one over the right side, to which the left one is outside.
-fn to_outside(expr: Expr, left: &LogicalPlan, right: &LogicalPlan) -> Made<Expr> {
-    let rewritten = expr.transform_up(|part| {
-        let Expr::Column(column) = &part else {
-            return Ok(Transformed::no(part));
-        };
-        if right.schema().has_column(column) || !left.schema().has_column(column) {
-            return Ok(Transformed::no(part));
-        }
-        let field = Arc::clone(left.schema().field_from_column(column)?);
-        let outside = Expr::OuterReferenceColumn(field, column.clone());
-        Ok(Transformed::yes(outside))
-    })?;
-    Ok(rewritten.data)
-}
-
-fn asks(expr: &Expr) -> bool {
-    expr.exists(|part| Ok(subquery(part).is_some()))
-        .unwrap_or(false)
-}
-
-fn rejoined(
-    join: &Join,
-    left: &Arc<LogicalPlan>,
-    right: &Arc<LogicalPlan>,
-    on: Vec<(Expr, Expr)>,
-    others: Vec<Expr>,
-    join_type: JoinType,
-) -> Made<LogicalPlan> {
-    let join = Join::try_new(
-        Arc::clone(left),
-        Arc::clone(right),
-        on,
-        conjunction(others),
-        join_type,
-        JoinConstraint::On,
-        join.null_equality,
-        false,
-    )?;
-    Ok(LogicalPlan::Join(join))
-}
-
-/// Whether the right side of a join refers to the left one.
-fn is_lateral(join: &Join) -> Result<bool> {
-    let outer = free(&join.right)?;
-    let schema = join.left.schema();
-    Ok(outer.iter().any(|column| schema.has_column(column)))
-}
-
-fn lateral_join(join: &Join, names: &Names) -> Made<Option<LogicalPlan>> {
-    let outer = free(&join.right)?;
-    let simple = match join.right.as_ref() {
-        LogicalPlan::SubqueryAlias(alias) => alias.input.as_ref(),
-        plan => plan,
-    };
-    if let LogicalPlan::Subquery(Subquery { subquery, .. }) = simple
-        && matches!(join.join_type, JoinType::Inner | JoinType::Left)
-        && outer
-            .iter()
-            .all(|column| join.left.schema().has_column(column))
-        && native::rows(subquery, &outer)?
-    {
-        return Ok(None);
-    }
-    if !matches!(join.join_type, JoinType::Inner | JoinType::Left) {
-        return Err(Stop::Not);
-    }
-    let mut conditions: Vec<Expr> = match &join.filter {
-        Some(filter) => split_conjunction_owned(filter.clone()),
-        None => vec![],
-    };
-    conditions.extend(
-        join.on
-            .iter()
-            .cloned()
-            .map(|(left, right)| match join.null_equality {
-                NullEquality::NullEqualsNothing => left.eq(right),
-                NullEquality::NullEqualsNull => not_distinct(left, right),
-            }),
-    );
-    let condition = conjunction(conditions);
-    if condition.as_ref().is_some_and(asks) {
-        return Err(Stop::Not);
-    }
-    let made = beside(&join.left, &join.right, join.join_type, condition, names)?;
-    without_new(made, &join.schema.columns()).map(Some)
-}
-
-/// The rows of the left side, each with those that the right side has for it.
-fn beside(
-    left: &Arc<LogicalPlan>,
-    right: &LogicalPlan,
-    join_type: JoinType,
-    condition: Option<Expr>,
-    names: &Names,
-) -> Made<LogicalPlan> {
-    let outer = Outer::new(left, free(right)?)?;
-    if outer.is_empty() || !refers(right, &outer.columns)? {
-        return Err(Stop::Not);
-    }
-    let mut push = Push {
-        outer: &outer,
-        names,
-    };
-    let pushed = push.push(right)?;
-    let on = outer.same(&outer.columns, &pushed.values, pushed.known)?;
-    let join = Join::try_new(
-        Arc::clone(left),
-        Arc::new(pushed.plan),
-        on,
-        condition,
-        join_type,
-        JoinConstraint::On,
-        NullEquality::NullEqualsNothing,
-        false,
-    )?;
-    Ok(LogicalPlan::Join(join))
 }

@@ -13,14 +13,15 @@ use datafusion::logical_expr::expr::{Sort as SortExpr, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Distinct, DistinctOn, Expr, ExprSchemable, FetchType, Filter, Join,
-    JoinConstraint, JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Operator, Projection,
-    SkipType, SubqueryAlias, Union, Values, Window, WindowFunctionDefinition, lit, when,
+    Aggregate, Distinct, DistinctOn, Expr, ExprSchemable, FetchType, Filter, Join, JoinConstraint,
+    JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType,
+    SubqueryAlias, Union, Values, Window, WindowFunctionDefinition, lit, when,
 };
+use datafusion::scalar::ScalarValue;
 
 use super::domain::{Outer, fresh};
-use super::scope::{bound, has_outer, refers};
-use super::{Made, Names, Stop, not_distinct};
+use super::scope::{bound, has_outer, refers, sides};
+use super::{Made, Names, Stop, columns, equal, named};
 
 /// A plan that has the rows of a subquery for many rows around it.
 pub(super) struct Pushed {
@@ -122,7 +123,7 @@ impl Push<'_> {
             }
             plan => {
                 let (domain, plan) = (Arc::new(domain), Arc::new(plan.clone()));
-                joined(domain, plan, JoinType::Inner, vec![])?
+                joined(domain, plan, JoinType::Inner, vec![], None)?
             }
         };
         let known = self.outer.known;
@@ -184,7 +185,7 @@ impl Push<'_> {
                 own.push(condition.clone());
                 continue;
             }
-            match key(condition, outer)? {
+            match key(condition, outer) {
                 Some((place, expr))
                     if keys[place].is_none() && self.is_of_type(&expr, &filter.input, place)? =>
                 {
@@ -200,12 +201,13 @@ impl Push<'_> {
         if let Some(own) = conjunction(own) {
             input = filtered(input, own)?;
         }
-        let (relation, values) = fresh(self.names, keys.len());
+        let values = fresh(self.names, keys.len());
         let mut exprs = columns(&input.schema().columns());
-        exprs.extend(keys.into_iter().zip(&values).map(|(key, column)| {
-            let relation = Some(relation.clone());
-            key.alias_qualified(relation, column.name.clone())
-        }));
+        exprs.extend(
+            keys.into_iter()
+                .zip(&values)
+                .map(|(key, value)| named(key, value)),
+        );
         let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input))?);
         let known = values
             .iter()
@@ -241,7 +243,7 @@ impl Push<'_> {
         let (found, defaults) = self.marked(grouped, aggregate)?;
         let on = self.outer.same(&values, &found.values, found.known)?;
         let found = Arc::new(found.plan);
-        let plan = joined(Arc::new(domain), found, JoinType::Left, on)?;
+        let plan = joined(Arc::new(domain), found, JoinType::Left, on, None)?;
         let mut exprs = columns(&values);
         exprs.extend(defaults);
         let projection = Projection::try_new(exprs, Arc::new(plan))?;
@@ -297,7 +299,7 @@ impl Push<'_> {
                 }
             });
         }
-        exprs.push(lit(true).alias_qualified(marker.relation.clone(), marker.name.clone()));
+        exprs.push(named(lit(true), &marker));
         let projection = Projection::try_new(exprs, Arc::new(grouped.plan))?;
         let plan = LogicalPlan::Projection(projection);
         Ok((Pushed { plan, ..grouped }, defaults))
@@ -454,15 +456,11 @@ impl Push<'_> {
             _ => 0,
         };
         let (values, known) = sides[stays].clone();
-        let equal = |l: Expr, r: Expr| match join.null_equality {
-            NullEquality::NullEqualsNothing => l.eq(r),
-            NullEquality::NullEqualsNull => not_distinct(l, r),
-        };
         let (mut on, mut conditions) = (Vec::new(), Vec::new());
-        for (l, r) in &join.on {
-            match has_outer(l, outer)? || has_outer(r, outer)? {
-                false => on.push((l.clone(), r.clone())),
-                true => conditions.push(self.bound(&equal(l.clone(), r.clone()), &values)?),
+        for pair in &join.on {
+            match has_outer(&pair.0, outer)? || has_outer(&pair.1, outer)? {
+                false => on.push(pair.clone()),
+                true => conditions.push(self.bound(&equal(join, pair), &values)?),
             }
         }
         if let Some(filter) = &join.filter {
@@ -504,17 +502,12 @@ impl Push<'_> {
             values = pushed.values;
             inputs.push(Arc::new(pushed.plan));
         }
-        let plan = LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?);
-        let whole = LogicalPlan::Union(union.clone());
-        let own = plan.schema().columns();
-        let fields = own[..own.len() - values.len()].to_vec();
-        let values = own[fields.len()..].to_vec();
-        let pushed = Pushed {
-            plan,
-            values,
+        self.united(
+            inputs,
+            values.len(),
             known,
-        };
-        self.renamed(pushed, fields, &whole)
+            &LogicalPlan::Union(union.clone()),
+        )
     }
 
     fn rows(&mut self, rows: &Values) -> Made<Pushed> {
@@ -534,28 +527,36 @@ impl Push<'_> {
             inputs.push(Arc::new(LogicalPlan::Projection(projection)));
             found = values;
         }
+        let whole = LogicalPlan::Values(rows.clone());
+        self.united(inputs, found.len(), self.outer.known, &whole)
+    }
+
+    /// The rows of several plans, each with so many outer values behind its columns, as those of `of`.
+    fn united(
+        &mut self,
+        inputs: Vec<Arc<LogicalPlan>>,
+        values: usize,
+        known: bool,
+        of: &LogicalPlan,
+    ) -> Made<Pushed> {
         let plan = LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?);
-        let own = plan.schema().columns();
-        let (fields, values) = own.split_at(own.len() - found.len());
+        let mut fields = plan.schema().columns();
+        let values = fields.split_off(fields.len() - values);
         let pushed = Pushed {
-            plan: plan.clone(),
-            values: values.to_vec(),
-            known: self.outer.known,
+            plan,
+            values,
+            known,
         };
-        self.renamed(pushed, fields.to_vec(), &LogicalPlan::Values(rows.clone()))
+        self.renamed(pushed, fields, of)
     }
 
     /// The columns `from` under the names that they have in `to`, and the values under new ones.
     fn renamed(&mut self, pushed: Pushed, from: Vec<Column>, to: &LogicalPlan) -> Made<Pushed> {
-        let (relation, values) = fresh(self.names, pushed.values.len());
-        let named = from.into_iter().zip(to.schema().columns());
-        let mut exprs: Vec<Expr> = named
-            .map(|(from, to)| Expr::Column(from).alias_qualified(to.relation, to.name))
-            .collect();
-        exprs.extend(pushed.values.into_iter().zip(&values).map(|(from, to)| {
-            let relation = Some(relation.clone());
-            Expr::Column(from).alias_qualified(relation, to.name.clone())
-        }));
+        let values = fresh(self.names, pushed.values.len());
+        let from = from.into_iter().chain(pushed.values);
+        let to = to.schema().columns().into_iter().chain(values.clone());
+        let exprs = from.map(Expr::Column).zip(to);
+        let exprs = exprs.map(|(from, to)| named(from, &to)).collect();
         let projection = Projection::try_new(exprs, Arc::new(pushed.plan))?;
         Ok(Pushed {
             plan: LogicalPlan::Projection(projection),
@@ -607,27 +608,18 @@ fn under_one_name(pushed: Pushed, of: &LogicalPlan) -> Made<Pushed> {
 }
 
 /// An outer column, by its place, and what of the rows below equals it.
-fn key(condition: &Expr, outer: &[Column]) -> Made<Option<(usize, Expr)>> {
-    let Expr::BinaryExpr(BinaryExpr {
-        left,
-        op: Operator::Eq,
-        right,
-    }) = condition
-    else {
-        return Ok(None);
-    };
-    for (side, other) in [(left, right), (right, left)] {
-        let Expr::OuterReferenceColumn(_, column) = side.as_ref() else {
-            continue;
-        };
-        if let Some(place) = outer.iter().position(|known| known == column)
-            && !other.contains_outer()
-            && other.any_column_refs()
-        {
-            return Ok(Some((place, other.as_ref().clone())));
-        }
-    }
-    Ok(None)
+fn key(condition: &Expr, outer: &[Column]) -> Option<(usize, Expr)> {
+    let (left, right) = sides(condition)?;
+    [(left, right), (right, left)]
+        .into_iter()
+        .find_map(|(side, other)| {
+            let Expr::OuterReferenceColumn(_, column) = side else {
+                return None;
+            };
+            let place = outer.iter().position(|known| known == column)?;
+            let below = !other.contains_outer() && other.any_column_refs();
+            below.then(|| (place, other.clone()))
+        })
 }
 
 /// An outer column, also as another type: NULL where it is.
@@ -646,16 +638,12 @@ fn compares(op: Operator) -> bool {
 }
 
 /// What an aggregate is of no rows.
-fn of_nothing(call: &Expr, aggregate: &Aggregate) -> Made<datafusion::scalar::ScalarValue> {
+fn of_nothing(call: &Expr, aggregate: &Aggregate) -> Made<ScalarValue> {
     let data_type = call.get_type(aggregate.input.schema())?;
     match call.clone().unalias() {
         Expr::AggregateFunction(call) => Ok(call.func.default_value(&data_type)?),
         _ => Err(Stop::Not),
     }
-}
-
-pub(super) fn columns(columns: &[Column]) -> Vec<Expr> {
-    columns.iter().cloned().map(Expr::Column).collect()
 }
 
 fn pairs(left: &[Column], right: &[Column]) -> Vec<(Expr, Expr)> {
@@ -667,18 +655,19 @@ pub(super) fn filtered(plan: LogicalPlan, predicate: Expr) -> Made<LogicalPlan> 
     Ok(LogicalPlan::Filter(filter))
 }
 
-/// A join on what [`Outer::same`] has.
+/// A join on what [`Outer::same`] has, and on a condition.
 pub(super) fn joined(
     left: Arc<LogicalPlan>,
     right: Arc<LogicalPlan>,
     join_type: JoinType,
     on: Vec<(Expr, Expr)>,
+    condition: Option<Expr>,
 ) -> Made<LogicalPlan> {
     let join = Join::try_new(
         left,
         right,
         on,
-        None,
+        condition,
         join_type,
         JoinConstraint::On,
         NullEquality::NullEqualsNothing,

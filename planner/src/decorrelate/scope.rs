@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 
 /// The plan of a subquery, where an expression is one.
 pub(super) fn subquery(expr: &Expr) -> Option<&Arc<LogicalPlan>> {
@@ -18,11 +18,17 @@ pub(super) fn subquery(expr: &Expr) -> Option<&Arc<LogicalPlan>> {
     }
 }
 
+/// Whether an expression is, or has, a subquery.
+pub(super) fn is_asking(expr: &Expr) -> bool {
+    expr.exists(|part| Ok(subquery(part).is_some()))
+        .unwrap_or(false)
+}
+
 /// Whether an expression of a node is, or has, a subquery.
 pub(super) fn has_subqueries(node: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     node.apply_expressions(|expr| {
-        found |= expr.exists(|part| Ok(subquery(part).is_some()))?;
+        found |= is_asking(expr);
         Ok(match found {
             true => TreeNodeRecursion::Stop,
             false => TreeNodeRecursion::Continue,
@@ -57,6 +63,16 @@ pub(super) fn has_outer(expr: &Expr, columns: &[Column]) -> Result<bool> {
     expr.exists(|part| {
         Ok(matches!(part, Expr::OuterReferenceColumn(_, column) if columns.contains(column)))
     })
+}
+
+/// The sides of an equality.
+pub(super) fn sides(condition: &Expr) -> Option<(&Expr, &Expr)> {
+    match condition {
+        Expr::BinaryExpr(binary) if binary.op == Operator::Eq => {
+            Some((&binary.left, &binary.right))
+        }
+        _ => None,
+    }
 }
 
 /// The expression with columns of an outer query, `from`, as columns of its own input, `to`.

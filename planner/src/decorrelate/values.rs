@@ -13,9 +13,9 @@ use datafusion::scalar::ScalarValue;
 
 use super::domain::Outer;
 use super::one_row::checked;
-use super::push::{Push, Pushed, columns, filtered, joined};
+use super::push::{Push, Pushed, filtered, joined};
 use super::scope::{bound, free};
-use super::{Made, Names, Stop};
+use super::{Made, Names, Stop, columns, named};
 
 /// Rows, and subqueries over them that are being joined to them.
 pub(super) struct Rows<'a> {
@@ -47,7 +47,7 @@ impl<'a> Rows<'a> {
         }
         let name = self.fresh();
         let mut exprs = columns(&self.plan.schema().columns());
-        exprs.push(expr.alias_qualified(name.relation.clone(), name.name.clone()));
+        exprs.push(named(expr, &name));
         let projection = Projection::try_new(exprs, Arc::clone(&self.plan))?;
         self.plan = Arc::new(LogicalPlan::Projection(projection));
         Ok(Expr::Column(name))
@@ -89,7 +89,7 @@ impl<'a> Rows<'a> {
     ) -> Made<()> {
         let on = outer.same(&outer.columns, &of.values, of.known)?;
         let left = Arc::clone(&self.plan);
-        self.plan = Arc::new(joined(left, Arc::new(right), join_type, on)?);
+        self.plan = Arc::new(joined(left, Arc::new(right), join_type, on, None)?);
         Ok(())
     }
 
@@ -103,17 +103,14 @@ impl<'a> Rows<'a> {
         }
         let pushed = self.push(subquery, &outer)?;
         let value = Expr::Column(head(subquery)?);
-        let named = self.fresh();
-        let name = |expr: Expr, column: &Column| {
-            expr.alias_qualified(column.relation.clone(), column.name.clone())
-        };
+        let name = self.fresh();
         let input = Arc::new(pushed.plan.clone());
         let mut exprs = columns(&pushed.values);
         if has_one_row(subquery)? {
-            exprs.push(name(value, &named));
+            exprs.push(named(value, &name));
             let right = LogicalPlan::Projection(Projection::try_new(exprs, input)?);
             self.join(right, JoinType::Left, &outer, &pushed)?;
-            return Ok(Expr::Column(named));
+            return Ok(Expr::Column(name));
         }
         let counted = self.fresh();
         let data_type = value.get_type(input.schema())?;
@@ -121,10 +118,10 @@ impl<'a> Rows<'a> {
             true => first_value(value, vec![]),
             false => min(value),
         };
-        let calls = vec![name(value, &named), name(count(lit(1_i64)), &counted)];
+        let calls = vec![named(value, &name), named(count(lit(1_i64)), &counted)];
         let right = aggregated(input, exprs, calls)?;
         self.join(right, JoinType::Left, &outer, &pushed)?;
-        Ok(checked(Expr::Column(named), Expr::Column(counted)))
+        Ok(checked(Expr::Column(name), Expr::Column(counted)))
     }
 
     /// The value of a subquery that aggregates all its rows: what it is of no rows is known here, where there is nothing to join.
@@ -161,8 +158,7 @@ impl<'a> Rows<'a> {
                 continue;
             }
             let name = self.fresh();
-            let (relation, text) = (name.relation.clone(), name.name.clone());
-            exprs.push(Expr::Column(column.clone()).alias_qualified(relation, text));
+            exprs.push(named(Expr::Column(column.clone()), &name));
             renamed.push((column, name));
         }
         let to_new = |expr: Expr| replaced(expr, |column| new_name(&renamed, column));
@@ -226,7 +222,7 @@ impl<'a> Rows<'a> {
         let mut on = vec![(value.clone(), Expr::Column(found.0))];
         on.extend(outer.same(&outer.columns, &pushed.values, pushed.known)?);
         let left = Arc::clone(&self.plan);
-        self.plan = Arc::new(joined(left, Arc::new(right), JoinType::LeftSemi, on)?);
+        self.plan = Arc::new(joined(left, Arc::new(right), JoinType::LeftSemi, on, None)?);
         Ok(())
     }
 
@@ -271,13 +267,13 @@ impl<'a> Rows<'a> {
                 facts.push(alone(&input, call.clone())?);
             }
         } else {
-            let mut named = Vec::with_capacity(calls.len());
+            let mut under_names = Vec::with_capacity(calls.len());
             for call in calls {
                 let name = self.fresh();
-                facts.push(Expr::Column(name.clone()));
-                named.push(call.clone().alias_qualified(name.relation, name.name));
+                under_names.push(named(call.clone(), &name));
+                facts.push(Expr::Column(name));
             }
-            let right = aggregated(input, columns(&pushed.values), named)?;
+            let right = aggregated(input, columns(&pushed.values), under_names)?;
             self.join(right, JoinType::Left, &outer, &pushed)?;
         }
         let [all, known, extremes @ ..] = &*facts else {
@@ -309,11 +305,11 @@ impl<'a> Rows<'a> {
         let pushed = self.push(subquery, outer)?;
         let value = Expr::Column(head(subquery)?);
         let name = self.fresh();
-        let named = value.alias_qualified(name.relation.clone(), name.name.clone());
-        Ok((pushed, (name, named)))
+        let value = named(value, &name);
+        Ok((pushed, (name, value)))
     }
 
-    /// Whether a row has a partner among rows with these values: `on` besides the outer values.
+    /// Whether a row has a partner: by the outer values, and where `value` is given, by its equality with that of the subquery.
     fn marked(
         &mut self,
         pushed: &Pushed,
@@ -328,14 +324,14 @@ impl<'a> Rows<'a> {
         // The mark has the name of the right side.
         let name = TableReference::bare(self.names.next("mark"));
         let right = SubqueryAlias::try_new(Arc::new(right), name.clone())?;
-        let named = |column: &Column| Column::new(Some(name.clone()), column.name.clone());
-        let values: Vec<Column> = pushed.values.iter().map(named).collect();
-        let equal = value.map(|(value, (column, _))| (value, Expr::Column(named(column))));
+        let renamed = |column: &Column| Column::new(Some(name.clone()), column.name.clone());
+        let values: Vec<Column> = pushed.values.iter().map(renamed).collect();
+        let equal = value.map(|(value, (column, _))| (value, Expr::Column(renamed(column))));
         let mut on = outer.same(&outer.columns, &values, pushed.known)?;
         on.extend(equal);
         let left = Arc::clone(&self.plan);
         let right = Arc::new(LogicalPlan::SubqueryAlias(right));
-        self.plan = Arc::new(joined(left, right, JoinType::LeftMark, on)?);
+        self.plan = Arc::new(joined(left, right, JoinType::LeftMark, on, None)?);
         Ok(Expr::Column(Column::new(Some(name), "mark")))
     }
 }

@@ -1,4 +1,4 @@
-//! Draws subqueries: `EXISTS`, `IN`, `ANY`, `ALL` and scalar ones, correlated by a comparison or not, as conditions and within them.
+//! Draws subqueries: `EXISTS`, `IN` and scalar ones, correlated by a comparison or not, as conditions and within them.
 
 use super::{Ask, Draw, Leaf};
 use crate::fuzz::query::{Body, Expr, Node, Query};
