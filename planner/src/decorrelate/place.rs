@@ -156,12 +156,13 @@ fn is_native(expr: &Expr, place: Place, rows: &Rows<'_>) -> Made<bool> {
         Expr::Exists(_) => in_condition && (outer.is_empty() || native::rows(plan, &outer)?),
         Expr::InSubquery(InSubquery { expr, negated, .. }) => {
             let nulls = expr.nullable(schema)? || plan.schema().field(0).is_nullable();
-            let place = match (negated, nulls) {
-                (_, false) => in_condition,
-                (false, true) => place == Place::Condition,
-                (true, true) => false,
-            };
-            place && (outer.is_empty() || native::rows(plan, &outer)?)
+            if outer.is_empty() && !nulls {
+                return Ok(in_condition);
+            }
+            // Of others it has a join that knows NULL by one key alone, and a mark that does not know it.
+            place == Place::Condition
+                && !negated
+                && (outer.is_empty() || native::rows(plan, &outer)?)
         }
         _ => false,
     })
