@@ -19,7 +19,11 @@ WL_KERNEL(parquet_index_strings, ParquetArgs, args) {
     if (page.encoding != ENCODING_NO_DATA) continue;
     const ParquetChunk& chunk = args.chunks[page.chunk];
     if (chunk.kind != KIND_BYTES || args.results[number].error != 0) continue;
-    const bool read = index_plain_strings(page.body, page.body_bytes, chunk.dictionary_values, 0, (u64*)page.dense, shared);
+    u64* entries = (u64*)page.dense;
+    const u32 values = chunk.dictionary_values;
+    const bool read = chunk.type_bytes != 0
+                          ? index_fixed_values(page.body_bytes, values, chunk.type_bytes, 0, entries)
+                          : index_plain_strings(page.body, page.body_bytes, values, 0, entries, shared);
     if (!read && threadIdx.x == 0) args.results[number].error = PAGE_DICTIONARY;
     __syncthreads();
   }
@@ -38,24 +42,24 @@ struct PlaceShared {
 
 static const u32 no_value = 0xffffffffu;
 
-// Copies the strings of the rows that are looked at together, a warp each.
-WL_DEVICE void place_strings(const u8* base, u8* out, u32 rows, PlaceShared& shared) {
+// Copies the strings of the rows that are looked at together, a warp each; `utf8`: they have to be that.
+WL_DEVICE void place_strings(const u8* base, u8* out, u32 rows, bool utf8, PlaceShared& shared) {
   for (u32 i = warp_id(); i < rows; i += block_warps()) {
     const u64 bytes = shared.bytes[i];
     if (bytes == 0) continue;
     const u8* from = base + shared.from[i];
     if (copy_string(out + shared.to[i], from, bytes) == 0) continue;
-    const bool text = is_text(from, bytes);
+    const bool good = !utf8 || is_text(from, bytes);
     if (lane_id() == 0) {
       shared.high = 1;
-      if (!text) shared.error = PAGE_VALUES;
+      if (!good) shared.error = PAGE_VALUES;
     }
   }
 }
 
 // The same of strings that begin as the one before, which is `last`: one warp, one after the other. `own`: the entries of what
 // each has of its own.
-WL_DEVICE void place_changes(const u8* body, const u64* own, u8* out, u32 rows, u32& value, const u8*& last,
+WL_DEVICE void place_changes(const u8* body, const u64* own, u8* out, u32 rows, bool utf8, u32& value, const u8*& last,
                              PlaceShared& shared) {
   for (u32 i = 0; i < rows; ++i) {
     if (shared.from[i] == no_value) continue;
@@ -67,10 +71,10 @@ WL_DEVICE void place_changes(const u8* body, const u64* own, u8* out, u32 rows, 
     // The next string is copied from this one.
     __syncwarp();
     if (high != 0) {
-      const bool text = is_text(to, shared.bytes[i]);
+      const bool good = !utf8 || is_text(to, shared.bytes[i]);
       if (lane_id() == 0) {
         shared.high = 1;
-        if (!text) shared.error = PAGE_VALUES;
+        if (!good) shared.error = PAGE_VALUES;
       }
     }
     last = to;
@@ -122,8 +126,11 @@ WL_KERNEL(parquet_place_strings, ParquetPlaceArgs, args) {
       shared.bytes[threadIdx.x] = bytes;
       __syncthreads();
       const u32 rows = page.rows - first < blockDim.x ? page.rows - first : blockDim.x;
-      if (!changes) place_strings(base, place.out, rows, shared);
-      else if (warp_id() == 0) place_changes(page.body, entries + values, place.out, rows, value, last, shared);
+      const bool utf8 = chunk.utf8 != 0;
+      if (!changes) place_strings(base, place.out, rows, utf8, shared);
+      else if (warp_id() == 0) {
+        place_changes(page.body, entries + values, place.out, rows, utf8, value, last, shared);
+      }
       done += total;
       __syncthreads();
     }

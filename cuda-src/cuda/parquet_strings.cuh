@@ -1,4 +1,4 @@
-// Strings of parquet pages: where each begins, and copies of them to their place, checked as UTF-8.
+// Strings of parquet pages: where each begins, and copies of them to their place, checked as UTF-8 where they are text.
 //
 // Of a page each value has an entry of 64 bits: where its bytes begin, counted from the page's, and in the high half how
 // many they are. Of DELTA_BYTE_ARRAY the low half is how many it has in common with the value before.
@@ -62,6 +62,14 @@ WL_DEVICE bool index_plain_strings(const u8* section, u32 bytes, u32 count, u32 
   return true;
 }
 
+// Entries of values of `size` bytes each, which follow each other; false when there are too few.
+WL_DEVICE bool index_fixed_values(u32 bytes, u32 count, u32 size, u32 skipped, u64* entries) {
+  if ((u64)count * size > bytes) return false;
+  for (u32 i = threadIdx.x; i < count; i += blockDim.x) entries[i] = (u64)(skipped + i * size) | (u64)size << 32;
+  __syncthreads();
+  return true;
+}
+
 // Entries of strings whose lengths are known: the high halves of `entries`, as 64-bit numbers. Their bytes begin at `begin` of
 // the page and end before `end`.
 WL_DEVICE bool index_lengths(u64* entries, u32 count, u32 begin, u32 end, PageShared& shared) {
@@ -88,6 +96,9 @@ WL_OUTLINED u32 index_strings(const Page& page, const Chunk& chunk, const u8* se
   const u32 skipped = (u32)(section - page.body);
   const u32 end = skipped + bytes;
   if (values == 0) return 0;
+  if (page.encoding == ENCODING_PLAIN && chunk.type_bytes != 0) {
+    return index_fixed_values(bytes, values, chunk.type_bytes, skipped, entries) ? 0 : PAGE_TRUNCATED;
+  }
   if (page.encoding == ENCODING_PLAIN) {
     return index_plain_strings(section, bytes, values, skipped, entries, shared) ? 0 : PAGE_VALUES;
   }

@@ -10,8 +10,8 @@ mod warehouse;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int32Array, Int64Array,
-    RecordBatch, StringViewArray, TimestampMicrosecondArray,
+    ArrayRef, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, Float64Array,
+    Int32Array, Int64Array, RecordBatch, StringViewArray, TimestampMicrosecondArray,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::datasource::MemTable;
@@ -38,6 +38,7 @@ pub(crate) fn schema() -> SchemaRef {
         Field::new("flag", DataType::Boolean, true),
         Field::new("s", DataType::Utf8View, true),
         Field::new("u", DataType::Utf8View, false),
+        Field::new("x", DataType::BinaryView, true),
     ]))
 }
 
@@ -73,6 +74,9 @@ fn batch() -> RecordBatch {
         )),
         Arc::new(StringViewArray::from_iter_values(
             (0..n).map(|i| if i % 2 == 0 { "even" } else { "odd" }),
+        )),
+        Arc::new(BinaryViewArray::from_iter(
+            (0..n).map(|i| (i % 9 != 0).then_some([i as u8, 0xff])),
         )),
     ];
     RecordBatch::try_new(schema(), columns).unwrap()

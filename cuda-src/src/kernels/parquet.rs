@@ -54,12 +54,16 @@ kernel_args! {
         pub dictionary_page: u32,
         /// The kind of values, a `PARQUET_KIND`.
         pub kind: u32,
-        /// Bytes of a value in the file.
+        /// Bytes of a value in the file; 0 of bits, and of strings that say how many they have.
         pub type_bytes: u32,
         /// Bytes of a code; 0 of bits.
         pub width: u32,
         /// 1: values have definition levels.
         pub optional: u32,
+        /// 1: strings are of characters, and checked to be UTF-8.
+        pub utf8: u32,
+        /// Unused.
+        pub pad: u32,
     }
 
     /// What became of a page.

@@ -7,10 +7,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use arrow::array::{Array, ArrayRef, LargeStringArray, StringArray, StringViewArray, make_view};
+use arrow::array::{
+    Array, ArrayRef, BinaryArray, FixedSizeBinaryArray, GenericByteViewArray, LargeBinaryArray,
+    LargeStringArray, StringArray, make_view,
+};
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::concat;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, StringViewType};
 use arrow::error::ArrowError;
 
 use super::StringPolicy;
@@ -183,21 +186,32 @@ pub(crate) fn distinct_strings(array: &ArrayRef) -> Result<(ArrayRef, Vec<i32>)>
 pub(super) fn string_array(data_type: &DataType, values: &[&[u8]], name: &str) -> Result<ArrayRef> {
     let invalid = |error| no_text(name, error);
     let total: usize = values.iter().map(|value| value.len()).sum();
-    if *data_type == DataType::Utf8 {
+    if matches!(data_type, DataType::Utf8 | DataType::Binary) {
         check_small(total, name)?;
     }
-    let offsets = || OffsetBuffer::<i64>::from_lengths(values.iter().map(|value| value.len()));
+    let lengths = || values.iter().map(|value| value.len());
+    let small_offsets = || OffsetBuffer::<i32>::from_lengths(lengths());
+    let offsets = || OffsetBuffer::<i64>::from_lengths(lengths());
     Ok(match data_type {
         DataType::Utf8 => {
-            let ends = OffsetBuffer::<i32>::from_lengths(values.iter().map(|value| value.len()));
-            let array = StringArray::try_new(ends, concatenated(values)?, None);
+            let array = StringArray::try_new(small_offsets(), concatenated(values)?, None);
             Arc::new(array.map_err(invalid)?)
         }
         DataType::LargeUtf8 => {
             let array = LargeStringArray::try_new(offsets(), concatenated(values)?, None);
             Arc::new(array.map_err(invalid)?)
         }
-        DataType::Utf8View => views(values, total, name)?,
+        DataType::Utf8View => views::<StringViewType>(values, total, name)?,
+        DataType::Binary => {
+            let array = BinaryArray::try_new(small_offsets(), concatenated(values)?, None);
+            Arc::new(array?)
+        }
+        DataType::LargeBinary => {
+            let array = LargeBinaryArray::try_new(offsets(), concatenated(values)?, None);
+            Arc::new(array?)
+        }
+        DataType::BinaryView => views::<BinaryViewType>(values, total, name)?,
+        DataType::FixedSizeBinary(size) => fixed(*size, lengths(), || concatenated(values), name)?,
         other => return Err(GpuError::Internal(format!("{other} is no string type"))),
     })
 }
@@ -218,36 +232,69 @@ pub(super) fn sorted_array(
         return Err(GpuError::Internal(format!("{name}: a string lies outside")));
     }
     let invalid = |error| no_text(name, error);
+    if matches!(data_type, DataType::Utf8 | DataType::Binary) {
+        check_small(bytes.len(), name)?;
+    }
+    let small_ends = || OffsetBuffer::new(offsets.iter().map(|end| *end as i32).collect());
+    let ends = || OffsetBuffer::new(offsets.iter().map(|end| *end as i64).collect());
     Ok(match data_type {
         DataType::Utf8 => {
-            check_small(bytes.len(), name)?;
-            let ends = offsets.into_iter().map(|end| end as i32).collect();
-            let array = StringArray::try_new(OffsetBuffer::new(ends), bytes.into(), None);
+            let array = StringArray::try_new(small_ends(), bytes.into(), None);
             Arc::new(array.map_err(invalid)?)
         }
         DataType::LargeUtf8 => {
-            let ends = offsets.into_iter().map(|end| end as i64).collect();
-            let array = LargeStringArray::try_new(OffsetBuffer::new(ends), bytes.into(), None);
+            let array = LargeStringArray::try_new(ends(), bytes.into(), None);
             Arc::new(array.map_err(invalid)?)
         }
-        DataType::Utf8View => views_of(&offsets, Buffer::from_vec(bytes), name)?,
+        DataType::Utf8View => views_of::<StringViewType>(&offsets, Buffer::from_vec(bytes), name)?,
+        DataType::Binary => Arc::new(BinaryArray::try_new(small_ends(), bytes.into(), None)?),
+        DataType::LargeBinary => Arc::new(LargeBinaryArray::try_new(ends(), bytes.into(), None)?),
+        DataType::BinaryView => {
+            views_of::<BinaryViewType>(&offsets, Buffer::from_vec(bytes), name)?
+        }
+        DataType::FixedSizeBinary(size) => {
+            let lengths = offsets.windows(2).map(|ends| (ends[1] - ends[0]) as usize);
+            fixed(*size, lengths, || Ok(Buffer::from_vec(bytes)), name)?
+        }
         other => return Err(GpuError::Internal(format!("{other} is no string type"))),
     })
 }
 
+/// An array of strings of `size` bytes, which lie one after the other in what `bytes` makes.
+///
 /// # Errors
-/// [`GpuError::Unsupported`] when so many bytes outgrow Utf8.
+/// [`GpuError::Internal`] for another length.
+fn fixed(
+    size: i32,
+    mut lengths: impl Iterator<Item = usize>,
+    bytes: impl FnOnce() -> Result<Buffer>,
+    name: &str,
+) -> Result<ArrayRef> {
+    if let Some(length) = lengths.find(|length| i32::try_from(*length) != Ok(size)) {
+        return Err(GpuError::Internal(format!(
+            "{name}: {length} bytes of a value that has {size}"
+        )));
+    }
+    Ok(Arc::new(FixedSizeBinaryArray::try_new(
+        size,
+        bytes()?,
+        None,
+    )?))
+}
+
+/// # Errors
+/// [`GpuError::Unsupported`] when so many bytes outgrow 32-bit offsets.
 fn check_small(total: usize, name: &str) -> Result<()> {
     match i32::try_from(total) {
         Ok(_) => Ok(()),
         Err(_) => Err(GpuError::Unsupported(format!(
-            "{name}: {total} bytes of distinct strings exceed Utf8; CAST to LargeUtf8 or Utf8View"
+            "{name}: {total} bytes of distinct strings exceed 32-bit offsets; CAST to a large type or a view"
         ))),
     }
 }
 
 /// Strings that lie one after the other as views of these bytes, made and checked by all cores.
-fn views_of(offsets: &[u64], bytes: Buffer, name: &str) -> Result<ArrayRef> {
+fn views_of<V: ByteViewType>(offsets: &[u64], bytes: Buffer, name: &str) -> Result<ArrayRef> {
     let len = offsets.len().saturating_sub(1);
     let cuts = buffers_of_views(offsets);
     let buffers = cuts.iter().map(|cut| {
@@ -266,7 +313,9 @@ fn views_of(offsets: &[u64], bytes: Buffer, name: &str) -> Result<ArrayRef> {
     let checked = map(pieces, |(share, views): (Range<usize>, &mut [u128])| {
         let text = &bytes[offsets[share.start] as usize..offsets[share.end] as usize];
         let invalid = |error: String| no_text(name, ArrowError::InvalidArgumentError(error));
-        std::str::from_utf8(text).map_err(|error| invalid(error.to_string()))?;
+        if V::IS_UTF8 {
+            std::str::from_utf8(text).map_err(|error| invalid(error.to_string()))?;
+        }
         let mut cut = cuts.partition_point(|cut| cut.end <= share.start);
         for (number, view) in share.zip(views) {
             while cuts[cut].end <= number {
@@ -275,7 +324,7 @@ fn views_of(offsets: &[u64], bytes: Buffer, name: &str) -> Result<ArrayRef> {
             let (from, to) = (offsets[number] as usize, offsets[number + 1] as usize);
             let value = &bytes[from..to];
             // All of the share is text: what begins with a character ends with one, where its neighbour begins.
-            if value.first().is_some_and(|byte| byte & 0xc0 == 0x80) {
+            if V::IS_UTF8 && value.first().is_some_and(|byte| byte & 0xc0 == 0x80) {
                 return Err(invalid("a string begins within a character".into()));
             }
             let at = from - offsets[cuts[cut].start] as usize;
@@ -286,9 +335,10 @@ fn views_of(offsets: &[u64], bytes: Buffer, name: &str) -> Result<ArrayRef> {
         Ok(())
     })?;
     checked.into_iter().collect::<Result<()>>()?;
-    // SAFETY: every view was made of the bytes that its place in its buffer has, and every string was found to be text. The
+    let views = ScalarBuffer::from(views);
+    // SAFETY: every view was made of the bytes that its place in its buffer has, and every string of text was found to be that. The
     // array's own check, by one core, takes as long as all that went before.
-    let array = unsafe { StringViewArray::new_unchecked(ScalarBuffer::from(views), buffers, None) };
+    let array = unsafe { GenericByteViewArray::<V>::new_unchecked(views, buffers, None) };
     Ok(Arc::new(array))
 }
 
@@ -340,7 +390,7 @@ fn concatenated(values: &[&[u8]]) -> Result<Buffer> {
 }
 
 /// The strings as views, written and checked by all cores.
-fn views(values: &[&[u8]], total: usize, name: &str) -> Result<ArrayRef> {
+fn views<V: ByteViewType>(values: &[&[u8]], total: usize, name: &str) -> Result<ArrayRef> {
     let parts = shares(values.len()).len().max(total / VIEW_BUFFER * 2);
     let len = values.len();
     let pieces = (0..parts).map(|part| len * part / parts..len * (part + 1) / parts);
@@ -357,7 +407,7 @@ fn views(values: &[&[u8]], total: usize, name: &str) -> Result<ArrayRef> {
                 bytes.extend_from_slice(value);
             }
         }
-        StringViewArray::try_new(
+        GenericByteViewArray::<V>::try_new(
             ScalarBuffer::from(views),
             vec![Buffer::from_vec(bytes)],
             None,
@@ -392,7 +442,14 @@ mod tests {
             .chain([String::new()])
             .collect();
         let slices: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
-        for data_type in [DataType::Utf8, DataType::LargeUtf8, DataType::Utf8View] {
+        for data_type in [
+            DataType::Utf8,
+            DataType::LargeUtf8,
+            DataType::Utf8View,
+            DataType::Binary,
+            DataType::LargeBinary,
+            DataType::BinaryView,
+        ] {
             for count in [0, 1, 33, texts.len()] {
                 let (offsets, bytes) = laid_out(&texts[..count]);
                 let array = sorted_array(&data_type, offsets, bytes, "t").unwrap();

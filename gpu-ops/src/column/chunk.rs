@@ -1,12 +1,13 @@
 //! Packing of Arrow arrays into narrow host chunks with local frames of reference and dictionaries.
 
-use arrow::array::{Array, ArrayRef, AsArray, StringViewArray};
+use arrow::array::{Array, ArrayRef, AsArray, GenericByteViewArray};
 use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
-use arrow::datatypes::{ArrowNativeType, DataType, i256};
+use arrow::datatypes::{ArrowNativeType, ByteViewType, DataType, i256};
 use arrow::util::bit_mask::set_bits;
 
 use super::StringPolicy;
+use super::dictionary::Texts;
 use super::interner::Interner;
 use super::native::{Native, Physical, physical, unsigned_width, value_type};
 use crate::error::{GpuError, Result};
@@ -207,18 +208,23 @@ impl ChunkEncoder {
             }));
             return Ok(codes);
         }
-        if let Some(views) = array.as_string_view_opt() {
-            intern_views(views, interner, &mut codes)?;
-            return Ok(codes);
-        }
         match array.data_type() {
+            DataType::Utf8View => intern_views(array.as_string_view(), interner, &mut codes)?,
+            DataType::BinaryView => intern_views(array.as_binary_view(), interner, &mut codes)?,
             DataType::Utf8 => {
-                let texts = array.as_string::<i32>().iter();
-                intern_batches(texts, interner, &mut codes)?;
+                intern_batches(array.as_string::<i32>().iter(), interner, &mut codes)?
             }
             DataType::LargeUtf8 => {
-                let texts = array.as_string::<i64>().iter();
-                intern_batches(texts, interner, &mut codes)?;
+                intern_batches(array.as_string::<i64>().iter(), interner, &mut codes)?
+            }
+            DataType::Binary => {
+                intern_batches(array.as_binary::<i32>().iter(), interner, &mut codes)?
+            }
+            DataType::LargeBinary => {
+                intern_batches(array.as_binary::<i64>().iter(), interner, &mut codes)?
+            }
+            DataType::FixedSizeBinary(_) => {
+                intern_batches(array.as_fixed_size_binary().iter(), interner, &mut codes)?
             }
             other => return Err(GpuError::Internal(format!("{other} is no string type"))),
         }
@@ -235,13 +241,13 @@ fn too_many() -> GpuError {
 }
 
 /// Number strings, 0 for nulls, several at a time.
-fn intern_batches<'a>(
-    texts: impl Iterator<Item = Option<&'a str>> + Clone,
+fn intern_batches<'a, T: AsRef<[u8]> + ?Sized + 'a>(
+    texts: impl Iterator<Item = Option<&'a T>> + Clone,
     interner: &mut Interner,
     codes: &mut Vec<u32>,
 ) -> Result<()> {
     let mut valid = texts.clone().map(|text| text.is_some());
-    let numbers = interner.intern_all(texts.flatten().map(str::as_bytes), |number| {
+    let numbers = interner.intern_all(texts.flatten().map(T::as_ref), |number| {
         // The nulls before this string.
         let nulls = valid.by_ref().take_while(|valid| !valid).count();
         codes.resize(codes.len() + nulls, 0);
@@ -254,8 +260,8 @@ fn intern_batches<'a>(
 
 /// Number the strings of a view array, with a small cache in front of the interner: within one
 /// array equal views are equal strings, and readers repeat the views of repeated strings.
-fn intern_views(
-    array: &StringViewArray,
+fn intern_views<V: ByteViewType>(
+    array: &GenericByteViewArray<V>,
     interner: &mut Interner,
     codes: &mut Vec<u32>,
 ) -> Result<()> {
@@ -275,7 +281,7 @@ fn intern_views(
         let folded = (*view as u64 ^ (*view >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let entry = &mut cache[(folded >> 32) as usize % SLOTS];
         if entry.0 != *view {
-            *entry = (*view, number(interner, array.value(row).as_bytes())?);
+            *entry = (*view, number(interner, array.value(row).as_ref())?);
         }
         codes.push(entry.1);
     }
@@ -287,21 +293,8 @@ fn for_each_string(
     array: &ArrayRef,
     mut visit: impl FnMut(Option<&[u8]>) -> Result<()>,
 ) -> Result<()> {
-    match array.data_type() {
-        DataType::Utf8 => array
-            .as_string::<i32>()
-            .iter()
-            .try_for_each(|v| visit(v.map(str::as_bytes))),
-        DataType::LargeUtf8 => array
-            .as_string::<i64>()
-            .iter()
-            .try_for_each(|v| visit(v.map(str::as_bytes))),
-        DataType::Utf8View => array
-            .as_string_view()
-            .iter()
-            .try_for_each(|v| visit(v.map(str::as_bytes))),
-        other => Err(GpuError::Internal(format!("{other} is no string type"))),
-    }
+    let texts = Texts::new(&**array)?;
+    (0..array.len()).try_for_each(|row| visit(array.is_valid(row).then(|| texts.get(row))))
 }
 
 impl Chunk {

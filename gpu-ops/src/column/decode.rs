@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayData, ArrayRef, BooleanArray, LargeStringArray, UInt32Array, make_array,
-    new_null_array,
+    Array, ArrayData, ArrayRef, BooleanArray, LargeBinaryArray, LargeStringArray, UInt32Array,
+    make_array, new_null_array,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, i256};
 
-use super::native::{Native, Physical, physical, value_type};
+use super::native::{Native, Physical, is_binary, physical, value_type};
 use super::types::{Column, Dictionary, Encoding};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
@@ -103,7 +103,7 @@ pub fn decode_codes(
 /// last.
 ///
 /// # Errors
-/// [`GpuError::Internal`] when offsets leave `data` or go back, or when the bytes are not UTF-8.
+/// [`GpuError::Internal`] when offsets leave `data` or go back, or when the bytes of text are not UTF-8.
 pub fn decode_bytes(
     data_type: &DataType,
     offsets: &[u64],
@@ -123,7 +123,13 @@ pub fn decode_bytes(
         [] => vec![0].into(),
         offsets => offsets.iter().map(|end| *end as i64).collect(),
     };
-    // Checks the bytes of all strings at once; the cast to the logical type checks its own limits.
+    // The cast to the logical type checks its own limits.
+    if is_binary(data_type) {
+        let array = LargeBinaryArray::try_new(OffsetBuffer::new(offsets), data, nulls)
+            .map_err(|error| GpuError::Internal(format!("a binary column: {error}")))?;
+        return finish(Arc::new(array), data_type);
+    }
+    // Checks the bytes of all strings at once.
     let array = LargeStringArray::try_new(OffsetBuffer::new(offsets), data, nulls)
         .map_err(|error| GpuError::Internal(format!("a string column: {error}")))?;
     finish(Arc::new(array), data_type)

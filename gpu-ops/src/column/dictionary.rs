@@ -3,7 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, LargeStringArray, StringArray, StringViewArray};
+use arrow::array::{
+    Array, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray,
+    LargeStringArray, StringArray, StringViewArray,
+};
 
 use super::build;
 use super::parallel::{map, threads};
@@ -19,6 +22,10 @@ pub(crate) enum Texts<'a> {
     Small(&'a StringArray),
     Large(&'a LargeStringArray),
     View(&'a StringViewArray),
+    SmallBytes(&'a BinaryArray),
+    LargeBytes(&'a LargeBinaryArray),
+    BytesView(&'a BinaryViewArray),
+    FixedBytes(&'a FixedSizeBinaryArray),
 }
 
 impl<'a> Texts<'a> {
@@ -31,6 +38,14 @@ impl<'a> Texts<'a> {
             Ok(Self::Large(array))
         } else if let Some(array) = array.as_string_view_opt() {
             Ok(Self::View(array))
+        } else if let Some(array) = array.as_binary_opt::<i32>() {
+            Ok(Self::SmallBytes(array))
+        } else if let Some(array) = array.as_binary_opt::<i64>() {
+            Ok(Self::LargeBytes(array))
+        } else if let Some(array) = array.as_binary_view_opt() {
+            Ok(Self::BytesView(array))
+        } else if let Some(array) = array.as_fixed_size_binary_opt() {
+            Ok(Self::FixedBytes(array))
         } else {
             Err(GpuError::Internal(format!(
                 "a dictionary of {}",
@@ -44,6 +59,10 @@ impl<'a> Texts<'a> {
             Self::Small(array) => array.len(),
             Self::Large(array) => array.len(),
             Self::View(array) => array.len(),
+            Self::SmallBytes(array) => array.len(),
+            Self::LargeBytes(array) => array.len(),
+            Self::BytesView(array) => array.len(),
+            Self::FixedBytes(array) => array.len(),
         }
     }
 
@@ -53,6 +72,10 @@ impl<'a> Texts<'a> {
             Self::Small(array) => array.value(i).as_bytes(),
             Self::Large(array) => array.value(i).as_bytes(),
             Self::View(array) => array.value(i).as_bytes(),
+            Self::SmallBytes(array) => array.value(i),
+            Self::LargeBytes(array) => array.value(i),
+            Self::BytesView(array) => array.value(i),
+            Self::FixedBytes(array) => array.value(i),
         }
     }
 

@@ -48,6 +48,7 @@ pub use dictionary::{merge_dictionaries, translate_codes};
 pub(crate) use distinct::mix;
 pub(crate) use facts::FactsKernels;
 pub use native::check_type;
+pub use native::is_binary;
 pub(crate) use native::{is_number, is_storable, is_text};
 pub(crate) use on_device::{ChunkFacts, DeviceColumn, FinishKernels, Target};
 pub(crate) use on_device_bytes::PlacedStrings;

@@ -25,6 +25,7 @@ pub(super) enum Physical {
     Bits,
     Integer(Native),
     Float(u8),
+    /// Strings of characters or of bytes.
     Text,
 }
 
@@ -36,9 +37,21 @@ pub fn check_type(data_type: &DataType) -> Result<()> {
     physical(data_type).map(|_| ())
 }
 
-/// Does the type hold strings?
+/// Does the type hold strings, of characters or of bytes?
 pub(crate) fn is_text(data_type: &DataType) -> bool {
     matches!(physical(data_type), Ok(Physical::Text))
+}
+
+/// Does the type hold strings of bytes, which need not be UTF-8?
+pub fn is_binary(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => true,
+        DataType::Dictionary(_, value) => is_binary(value),
+        _ => false,
+    }
 }
 
 /// Does the type hold integers of any kind: numbers, decimals, dates, times?
@@ -76,6 +89,9 @@ pub(super) fn physical(data_type: &DataType) -> Result<Physical> {
         DataType::Float32 => Physical::Float(4),
         DataType::Float64 => Physical::Float(8),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Physical::Text,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Physical::Text,
+        // Without a byte, an array does not say how many values it has.
+        DataType::FixedSizeBinary(1..) => Physical::Text,
         DataType::Dictionary(_, value) if !matches!(**value, DataType::Dictionary(_, _)) => {
             physical(value)?
         }
@@ -85,11 +101,8 @@ pub(super) fn physical(data_type: &DataType) -> Result<Physical> {
                 "half-precision arithmetic; CAST to FLOAT",
             ));
         }
-        DataType::Binary
-        | DataType::LargeBinary
-        | DataType::BinaryView
-        | DataType::FixedSizeBinary(_) => {
-            return Err(unsupported(data_type, "binary values"));
+        DataType::FixedSizeBinary(_) => {
+            return Err(unsupported(data_type, "values without a byte"));
         }
         DataType::Interval(_) => return Err(unsupported(data_type, "calendar intervals")),
         DataType::Null => return Err(unsupported(data_type, "a column without a type")),

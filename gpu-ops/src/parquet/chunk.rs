@@ -13,10 +13,12 @@ use crate::column::{ChunkFacts, Target};
 pub(crate) struct ValueKind {
     /// A `PARQUET_KIND`.
     pub(crate) kind: u32,
-    /// Bytes of a value; 0 of strings and bits.
+    /// Bytes of a value; 0 of bits, and of strings that say how many they have.
     pub(crate) bytes: u32,
     /// Do values have definition levels?
     pub(crate) optional: bool,
+    /// Are strings of characters, which have to be UTF-8?
+    pub(crate) utf8: bool,
 }
 
 /// A column chunk to decode.

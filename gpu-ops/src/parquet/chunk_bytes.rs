@@ -151,6 +151,7 @@ mod tests {
                 kind: 0,
                 bytes: 4,
                 optional: false,
+                utf8: true,
             },
             first_row: 0,
             rows: 0,

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | headers | a thread a task, `pread` of a few bytes each: `thrift`, `pages` | some 30 bytes a page |
 //! | read | the same thread, `pread` into page-locked slabs of 2 MiB in turn (`lanes`) | `c` from the page cache or disk |
-//! | strings of dictionaries | the same thread: decompressed (`codec`), checked as UTF-8 | the dictionary page |
+//! | strings of dictionaries | the same thread: decompressed (`codec`), checked as UTF-8 where they are text | the dictionary page |
 //! | Zstd and gzip | the same thread, from a slab with the whole task into another | `c` read, `u` written; `u` are copied then |
 //! | copy | copy engine, on the stream of the slab | `c` over the link, and 72 bytes a page |
 //! | decompress | device, a warp a page (`parquet_decompress`) | `c` read, `u` written, copies read again from L2 |

@@ -54,7 +54,8 @@ pub(super) fn parse(
     let packed = packed.ok_or(Reason::Unreadable)?;
     let mut plain = vec![0; dictionary.uncompressed as usize];
     unpack(chunk.codec, &packed, dictionary, &mut plain)?;
-    let strings = plain_strings(&plain, dictionary.values).ok_or(Reason::Malformed)?;
+    let strings = plain_strings(&plain, dictionary.values, chunk.values.utf8);
+    let strings = strings.ok_or(Reason::Malformed)?;
     Ok((pages, Some(strings)))
 }
 
@@ -62,6 +63,9 @@ pub(super) fn parse(
 fn takes(values: ValueKind, encoding: u32) -> bool {
     match (values.kind, encoding) {
         (k::PARQUET_KIND_CODE, encoding) => encoding == encoding::RLE_DICTIONARY,
+        (k::PARQUET_KIND_BYTES, encoding) if values.bytes > 0 => {
+            [encoding::PLAIN, encoding::RLE_DICTIONARY].contains(&encoding)
+        }
         (
             k::PARQUET_KIND_BYTES,
             encoding::PLAIN
@@ -101,8 +105,9 @@ pub(super) fn unpack(
     }
 }
 
-/// The strings of a PLAIN page, one after the other, and the end of each; `None` when they are malformed or no UTF-8.
-fn plain_strings(bytes: &[u8], count: u32) -> Option<DictionaryStrings> {
+/// The strings of a PLAIN page, one after the other, and the end of each; `None` when they are malformed, or no UTF-8 where they
+/// have to be.
+fn plain_strings(bytes: &[u8], count: u32, utf8: bool) -> Option<DictionaryStrings> {
     let mut all = Vec::with_capacity(bytes.len());
     let mut ends = Vec::with_capacity((count as usize).min(bytes.len() / 4));
     let mut rest = bytes;
@@ -110,7 +115,9 @@ fn plain_strings(bytes: &[u8], count: u32) -> Option<DictionaryStrings> {
         let (length, after) = rest.split_first_chunk::<4>()?;
         let length = u32::from_le_bytes(*length) as usize;
         let text = after.get(..length)?;
-        std::str::from_utf8(text).ok()?;
+        if utf8 {
+            std::str::from_utf8(text).ok()?;
+        }
         all.extend_from_slice(text);
         ends.push(all.len());
         rest = &after[length..];

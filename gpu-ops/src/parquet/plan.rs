@@ -193,6 +193,8 @@ impl Plan {
             type_bytes: chunk.values.bytes,
             width: chunk.target.width,
             optional: chunk.values.optional.into(),
+            utf8: chunk.values.utf8.into(),
+            pad: 0,
         });
         self.ranges.push(Some((first_page..self.pages.len(), used)));
         Ok(ChunkFacts::default())

@@ -16,7 +16,7 @@ use warpline_cuda::kernels as k;
 use super::disk::unchanged_on_disk;
 use super::files::FileTable;
 use super::row_groups::begins_of;
-use crate::column::{Expectation, is_text};
+use crate::column::{Expectation, is_binary, is_text};
 use crate::error::Result;
 use crate::parquet::{ChunkSize, Codec, Reason, ValueKind, cpu_time};
 
@@ -228,12 +228,12 @@ fn values_of(
             kind,
             bytes,
             optional,
+            utf8: !is_binary(table),
         })
     };
     let stored = descr.physical_type();
-    // Some writers do not say that bytes are text (`binary_as_string`). They are checked for UTF-8 in any case.
-    let bytes = matches!(file, DataType::Binary | DataType::BinaryView);
-    if is_text(table) && (is_text(file) || bytes) && stored == Type::BYTE_ARRAY {
+    // Some writers do not say that bytes are text (`binary_as_string`). They are checked for UTF-8 where the table's are.
+    if is_text(table) && is_text(file) && stored == Type::BYTE_ARRAY {
         return of(k::PARQUET_KIND_CODE, 0);
     }
     if table != file {
@@ -261,6 +261,14 @@ fn values_of(
             },
             _ => Err(Reason::Type),
         },
+        (D::FixedSizeBinary(size @ 1..), Type::FIXED_LEN_BYTE_ARRAY) => {
+            match u32::try_from(descr.type_length()) {
+                Ok(bytes) if i64::from(bytes) == i64::from(*size) => {
+                    of(k::PARQUET_KIND_BYTES, bytes)
+                }
+                _ => Err(Reason::Type),
+            }
+        }
         (D::Boolean, Type::BOOLEAN) => of(k::PARQUET_KIND_BIT, 0),
         (D::Float32, Type::FLOAT) => of(k::PARQUET_KIND_F32, 4),
         (D::Float64, Type::DOUBLE) => of(k::PARQUET_KIND_F64, 8),

@@ -433,7 +433,7 @@ fn wrong_input_is_an_error_and_not_a_panic() {
     on_each_device(|pool, stream| {
         for data_type in [
             DataType::Float16,
-            DataType::Binary,
+            DataType::FixedSizeBinary(0),
             DataType::Null,
             DataType::Interval(IntervalUnit::DayTime),
             DataType::List(Arc::new(Field::new("item", DataType::Int32, true))),

@@ -10,6 +10,7 @@ use crate::choose::join::{JoinWorkload, choose_join, price, state_bytes};
 use crate::config::JoinSetting;
 use crate::rel::expr::as_column;
 use crate::rel::{Join, RelKind, RelRef};
+use crate::translate::is_string;
 
 /// A hash table replaces a perfect index when its price is lower by this factor.
 const CLEARLY: f64 = 0.8;
@@ -240,7 +241,7 @@ impl Lowerer<'_> {
         let of_type = match &expr.data_type {
             DataType::Boolean => 1,
             // A code or the number of the row that has the string.
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => 32,
+            strings if is_string(strings) => 32,
             other => other.primitive_width().map_or(64, |bytes| bytes as u32 * 8),
         };
         match self.input.estimator.of_expr(rel, expr).range {

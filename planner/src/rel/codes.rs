@@ -121,7 +121,11 @@ fn inside(inputs: &[&RelRef], expr: &Expr, found: &mut Found) {
             column: i,
             function,
         } => {
-            if bytes_supported(function).is_err() || is_computed(inputs, *i) {
+            let lies_as_bytes = || {
+                let (rel, at) = resolve(inputs, *i)?;
+                bytes_supported(function, &rel.columns.get(at)?.data_type).ok()
+            };
+            if lies_as_bytes().is_none() || is_computed(inputs, *i) {
                 column(inputs, *i, Use::Codes, found);
             }
         }

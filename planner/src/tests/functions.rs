@@ -25,7 +25,7 @@ Every function of DataFusion's session that takes values of simple types, and wh
 over every type that it takes and writes what it finds; `EXPLAIN` shows the reasons for a query at hand.
 
 * **device**: computed for each row by a kernel.
-* **by table**: DataFusion evaluates it once per distinct string of a column, or once per combination of the values of \
+* **by table**: DataFusion evaluates it once per distinct string (of characters or bytes) of a column, or once per combination of the values of \
 several columns, and the device looks the results up: strings in dictionaries, Booleans, integers, dates and seconds of a \
 small range (at most 2^20 combinations). Of long strings that lie as bytes, comparisons, LIKE, lengths, positions and short \
 substrings run on the bytes instead. What has more values is answered by the CPU.
@@ -34,8 +34,9 @@ substrings run on the bytes instead. What has more values is answered by the CPU
 ";
 
 /// A column of each kind of type.
-const KINDS: [(&str, &str); 7] = [
+const KINDS: [(&str, &str); 8] = [
     ("text", "s"),
+    ("bytes", "x"),
     ("integer", "b"),
     ("decimal", "price"),
     ("float", "f"),

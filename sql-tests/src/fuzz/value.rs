@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Decimal128Array, PrimitiveArray, StringArray,
+    ArrayRef, BinaryArray, BooleanArray, Decimal128Array, PrimitiveArray, StringArray,
     TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
     TimestampSecondArray,
 };
@@ -29,6 +29,8 @@ pub enum Class {
     Bool,
     /// Strings, plain or in dictionaries.
     Text,
+    /// Strings of bytes that need not be text.
+    Bytes,
     /// Dates.
     Date,
     /// Points in time.
@@ -37,12 +39,13 @@ pub enum Class {
 
 impl Class {
     /// All.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Int,
         Self::Decimal,
         Self::Float,
         Self::Bool,
         Self::Text,
+        Self::Bytes,
         Self::Date,
         Self::Timestamp,
     ];
@@ -54,6 +57,7 @@ impl Class {
             DataType::Float32 | DataType::Float64 => Self::Float,
             DataType::Date32 | DataType::Date64 => Self::Date,
             DataType::Timestamp(..) => Self::Timestamp,
+            DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Self::Bytes,
             integer if integer.is_integer() => Self::Int,
             decimal if decimal.is_decimal() => Self::Decimal,
             _ => Self::Text,
@@ -72,7 +76,7 @@ pub enum Value {
     Int(i128),
     /// A float.
     Float(f64),
-    /// A string.
+    /// A string; of bytes, see [`bytes`].
     Text(String),
 }
 
@@ -129,6 +133,8 @@ pub fn draw_type(random: &mut Random) -> DataType {
         (5, DataType::Utf8View),
         (4, dictionary(DataType::Int32)),
         (2, dictionary(DataType::UInt16)),
+        (4, DataType::Binary),
+        (2, DataType::BinaryView),
         (8, DataType::Date32),
         (2, DataType::Date64),
         (7, DataType::Timestamp(unit, zone)),
@@ -250,6 +256,13 @@ pub fn array(data_type: &DataType, values: &[Value]) -> Result<ArrayRef, ArrowEr
                 ),
             }
         }
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {
+            let bytes = values.iter().map(|value| match value {
+                Value::Text(text) => Some(bytes(text)),
+                _ => None,
+            });
+            cast(&BinaryArray::from_iter(bytes), data_type)?
+        }
         text => {
             let strings = StringArray::from_iter(values.iter().map(|value| match value {
                 Value::Text(text) => Some(text.as_str()),
@@ -258,6 +271,12 @@ pub fn array(data_type: &DataType, values: &[Value]) -> Result<ArrayRef, ArrowEr
             cast(&strings, text)?
         }
     })
+}
+
+/// The bytes that stand for a string in columns of bytes: those with an `o` are no text.
+pub fn bytes(text: &str) -> Vec<u8> {
+    let byte = |byte: u8| if byte == b'o' { 0xff } else { byte };
+    text.bytes().map(byte).collect()
 }
 
 fn int(value: &Value) -> Option<i128> {

@@ -99,7 +99,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Emit `function`, an expression over one string column (its column 0), for a string that lies as bytes.
+    /// Emit `function`, an expression over one column of strings of this type (its column 0), for a string that lies as bytes.
     /// Booleans and integers come as such, short strings packed ([`Meaning::Packed`]), CASE over
     /// constant strings as codes of a dictionary of its own.
     ///
@@ -109,8 +109,9 @@ impl Emitter<'_> {
         &mut self,
         text: TextRef,
         function: &Arc<dyn PhysicalExpr>,
+        data_type: &DataType,
     ) -> Result<Value> {
-        let plan = Plan::new(function).map_err(GpuError::NeedsCodes)?;
+        let plan = Plan::over(function, data_type).map_err(GpuError::NeedsCodes)?;
         let mut texts = Texts {
             whole: text,
             named: HashMap::new(),

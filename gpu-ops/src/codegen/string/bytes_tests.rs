@@ -253,7 +253,11 @@ fn generate(functions: &[Arc<dyn PhysicalExpr>], nullable: bool, ascii: bool) ->
             offsets: None,
             ascii,
         };
-        values.push(emitter.text_function(text, function).unwrap());
+        values.push(
+            emitter
+                .text_function(text, function, &DataType::Utf8View)
+                .unwrap(),
+        );
     }
     let lines = std::mem::take(&mut emitter.lines);
     let count = functions.len();
@@ -393,7 +397,7 @@ fn run(device: &Arc<dyn Device>, array: &ArrayRef, sql: &[&str], ascii: bool) {
 #[test]
 fn every_function_equals_the_cpu() {
     for sql in FUNCTIONS {
-        bytes_supported(&expression(sql, &DataType::Utf8View))
+        bytes_supported(&expression(sql, &DataType::Utf8View), &DataType::Utf8View)
             .unwrap_or_else(|e| panic!("{sql}: {e}"));
     }
     for device in devices() {
@@ -413,7 +417,8 @@ fn every_function_equals_the_cpu() {
 #[test]
 fn what_needs_codes_is_refused_with_a_reason() {
     for sql in REFUSED {
-        let refusal = bytes_supported(&expression(sql, &DataType::Utf8View)).unwrap_err();
+        let refusal = bytes_supported(&expression(sql, &DataType::Utf8View), &DataType::Utf8View)
+            .unwrap_err();
         assert!(refusal.contains("string"), "{sql}: {refusal}");
     }
 }

@@ -20,7 +20,9 @@ use crate::codegen::ir::refusal::{needs_codes, unsupported};
 use crate::codegen::ir::value::{CType, Meaning, Value};
 use crate::codegen::string::entries;
 use crate::codegen::value::scalar::{Emitter, text_type};
-use crate::column::{Dictionary, distinct_strings, map, merge_dictionaries, translate_codes};
+use crate::column::{
+    Dictionary, distinct_strings, is_text, map, merge_dictionaries, translate_codes,
+};
 use crate::error::{GpuError, Result};
 
 impl Emitter<'_> {
@@ -35,7 +37,7 @@ impl Emitter<'_> {
             Meaning::Code(dictionary) => dictionary,
             Meaning::Row(column) => {
                 let text = self.text_of_row(&input, column);
-                return self.text_function(text, function);
+                return self.text_function(text, function, data_type);
             }
             _ => return needs_codes("expressions over strings that are computed"),
         };
@@ -95,10 +97,7 @@ impl Emitter<'_> {
 
         let valid = self.lookup_validity(results, entry, has_null);
         match results.data_type() {
-            DataType::Utf8
-            | DataType::LargeUtf8
-            | DataType::Utf8View
-            | DataType::Dictionary(..) => {
+            strings if is_text(strings) => {
                 let (distinct, codes) = distinct_strings(results)?;
                 let (bytes, pointer) = entries::codes(&codes, distinct.len());
                 let pointer = self.table(pointer, bytes);
@@ -212,12 +211,8 @@ impl Emitter<'_> {
     }
 
     /// A constant string: the one code of a dictionary of its own.
-    pub(in crate::codegen) fn string_constant(
-        &mut self,
-        text: &str,
-        data_type: &DataType,
-    ) -> Result<Value> {
-        let value = ScalarValue::from(text).cast_to(&text_type(data_type))?;
+    pub(in crate::codegen) fn string_constant(&mut self, text: &ScalarValue) -> Result<Value> {
+        let value = text.cast_to(&text_type(&text.data_type()))?;
         let dictionary = Dictionary {
             values: value.to_array()?,
         };

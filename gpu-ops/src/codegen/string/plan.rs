@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr,
@@ -11,6 +12,7 @@ use datafusion::physical_expr::expressions::{
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::scalar::ScalarValue;
 
+use crate::column::{is_binary, is_text};
 use crate::expr::BinaryOp;
 
 /// Why an expression needs dictionary codes, in words for EXPLAIN.
@@ -99,14 +101,16 @@ pub(in crate::codegen) enum Plan {
     },
 }
 
-/// Can `function`, an expression over one string column (its column 0), run on strings that lie as bytes?
+/// Can `function`, an expression over one column of strings of this type (its column 0), run on strings that lie as bytes?
 /// Otherwise that column must come as dictionary codes.
 ///
 /// # Errors
 /// What is in the way, for EXPLAIN.
-pub fn bytes_supported(function: &Arc<dyn PhysicalExpr>) -> Result<(), String> {
-    let plan = Plan::new(function)?;
-    plan.check_values()
+pub fn bytes_supported(
+    function: &Arc<dyn PhysicalExpr>,
+    data_type: &DataType,
+) -> Result<(), String> {
+    Plan::over(function, data_type)?.check_values()
 }
 
 impl Text {
@@ -214,8 +218,48 @@ impl Joined {
 }
 
 impl Plan {
-    /// Understand an expression over column 0.
-    pub(in crate::codegen) fn new(expr: &Arc<dyn PhysicalExpr>) -> Result<Self, Refusal> {
+    /// Understand an expression over column 0, which is of this type.
+    pub(in crate::codegen) fn over(
+        expr: &Arc<dyn PhysicalExpr>,
+        data_type: &DataType,
+    ) -> Result<Self, Refusal> {
+        let plan = Self::new(expr)?;
+        // Binary values have no characters, and what is made text of them may be none.
+        let as_text = || expr.exists(|e| Ok(text_cast(e).is_some())).unwrap_or(true);
+        if is_binary(data_type) && (plan.reads_characters() || as_text()) {
+            return Err(format!("{expr} is computed once per distinct string"));
+        }
+        Ok(plan)
+    }
+
+    /// Does it look at anything but whole strings and their bytes?
+    fn reads_characters(&self) -> bool {
+        match self {
+            Self::Constant(_) => false,
+            Self::Text(text)
+            | Self::Compare(text, ..)
+            | Self::Member { text, .. }
+            | Self::Bytes(text, _) => *text != Text::Whole,
+            Self::Like { .. } | Self::Position(..) | Self::Length(..) => true,
+            Self::IsNull(plan, _) | Self::Not(plan) => plan.reads_characters(),
+            Self::Binary(_, left, right) => left.reads_characters() || right.reads_characters(),
+            Self::Case {
+                branches,
+                otherwise,
+            } => {
+                let plans = branches.iter().flat_map(|(when, then)| [when, then]);
+                plans
+                    .chain(otherwise.as_deref())
+                    .any(Self::reads_characters)
+            }
+            Self::Label { branches, .. } => {
+                branches.iter().any(|(when, _)| when.reads_characters())
+            }
+        }
+    }
+
+    /// Understand an expression over column 0, which is text.
+    fn new(expr: &Arc<dyn PhysicalExpr>) -> Result<Self, Refusal> {
         let refused = || format!("{expr} is computed once per distinct string");
         if let Some(value) = constant(expr) {
             let plain = value.data_type().is_integer() || value.data_type() == DataType::Boolean;
@@ -468,7 +512,7 @@ fn text_cast(expr: &Arc<dyn PhysicalExpr>) -> Option<&Arc<dyn PhysicalExpr>> {
         _ => return None,
     };
     // Only strings are under it: the expression has one column, and that holds strings.
-    (crate::column::is_text(to) && Joined::new(inner).is_ok()).then_some(inner)
+    (is_text(to) && !is_binary(to) && Joined::new(inner).is_ok()).then_some(inner)
 }
 
 /// A literal, or one that is cast.
@@ -482,9 +526,18 @@ fn constant(expr: &Arc<dyn PhysicalExpr>) -> Option<ScalarValue> {
 
 /// The bytes of a constant string that is not NULL.
 fn string(expr: &Arc<dyn PhysicalExpr>) -> Option<Vec<u8>> {
-    let value = constant(expr)?;
-    let text = value.try_as_str().flatten()?;
-    Some(text.as_bytes().to_vec())
+    bytes_of(&constant(expr)?).map(<[u8]>::to_vec)
+}
+
+/// The bytes of a string, of characters or of bytes, that is not NULL.
+fn bytes_of(value: &ScalarValue) -> Option<&[u8]> {
+    match value {
+        ScalarValue::Binary(bytes)
+        | ScalarValue::LargeBinary(bytes)
+        | ScalarValue::BinaryView(bytes)
+        | ScalarValue::FixedSizeBinary(_, bytes) => bytes.as_deref(),
+        text => text.try_as_str().flatten().map(str::as_bytes),
+    }
 }
 
 /// A constant string or NULL as the value of a CASE.

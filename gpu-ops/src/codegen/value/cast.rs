@@ -8,6 +8,7 @@ use super::scalar::Emitter;
 use crate::codegen::ir::range::Range;
 use crate::codegen::ir::refusal::{needs_codes, unsupported};
 use crate::codegen::ir::value::{CType, Meaning, Value};
+use crate::column::{is_binary, is_text};
 use crate::error::{GpuError, Result};
 use crate::expr::Expr;
 use crate::graph::list_of;
@@ -48,8 +49,8 @@ impl Emitter<'_> {
         if from == to || *from == DataType::Int64 && list_of(to).is_some() {
             return Ok(value);
         }
-        if is_string(from) && is_string(to) && matches!(value.meaning, Meaning::Code(_)) {
-            return Ok(value); // The same strings in another Arrow layout.
+        if is_same_strings(from, to) && matches!(value.meaning, Meaning::Code(_)) {
+            return Ok(value); // In another Arrow layout.
         }
         if !matches!(value.meaning, Meaning::Number) {
             return needs_codes(format!("CAST from {from} to {to}"));
@@ -410,10 +411,8 @@ impl Emitter<'_> {
     }
 }
 
-fn is_string(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
-        DataType::Dictionary(_, value) => is_string(value),
-        _ => false,
-    }
+/// Has a string of the one type the same bytes as one of the other, whatever they are? Not all bytes are text, or of one length.
+fn is_same_strings(from: &DataType, to: &DataType) -> bool {
+    let fixed = matches!(to, DataType::FixedSizeBinary(_));
+    is_text(from) && is_text(to) && (is_binary(to) && !fixed || !is_binary(from) && !is_binary(to))
 }

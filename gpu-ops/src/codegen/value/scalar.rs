@@ -277,10 +277,8 @@ impl<'a> Emitter<'a> {
                         meaning: Meaning::Number,
                     })
                 }
-                None => match other.try_as_str().flatten() {
-                    Some(text) => self.string_constant(text, &other.data_type()),
-                    None => unsupported(format!("a constant of type {}", other.data_type())),
-                },
+                None if is_text(&other.data_type()) => self.string_constant(other),
+                None => unsupported(format!("a constant of type {}", other.data_type())),
             },
         }
     }

@@ -68,8 +68,19 @@ pub(super) fn all_types() -> Vec<DataType> {
     let mut types = integer_types();
     types.extend([DataType::Boolean, DataType::Float32, DataType::Float64]);
     types.extend([DataType::Utf8, DataType::LargeUtf8, DataType::Utf8View]);
+    types.extend([
+        DataType::Binary,
+        DataType::LargeBinary,
+        DataType::BinaryView,
+        DataType::FixedSizeBinary(5),
+    ]);
     for key in [DataType::Int8, DataType::UInt16, DataType::Int64] {
-        for value in [DataType::Utf8, DataType::Utf8View, DataType::Int32] {
+        for value in [
+            DataType::Utf8,
+            DataType::Utf8View,
+            DataType::Binary,
+            DataType::Int32,
+        ] {
             types.push(DataType::Dictionary(Box::new(key.clone()), Box::new(value)));
         }
     }
@@ -152,6 +163,21 @@ pub(super) fn random_array(
             let distinct = [1, 3, 300, 70_000][random.below(4) as usize];
             cast(&random_strings(rows, distinct, validity, random), data_type).unwrap()
         }
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {
+            let distinct = [1, 3, 300, 70_000][random.below(4) as usize];
+            cast(&random_bytes(rows, distinct, validity, random), data_type).unwrap()
+        }
+        DataType::FixedSizeBinary(_) => {
+            let distinct = [1, 3, 300, 70_000][random.below(4) as usize];
+            let values = (0..rows).flat_map(|_| {
+                let number = random.below(distinct);
+                number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[..5].to_vec()
+            });
+            Arc::new(FixedSizeBinaryArray::new(5, values.collect(), validity))
+        }
+        DataType::Dictionary(_, value) if **value == DataType::Binary => {
+            cast(&random_bytes(rows, 60, validity, random), data_type).unwrap()
+        }
         DataType::Dictionary(_, value) if **value == DataType::Int32 => {
             let values: Vec<i32> = (0..rows).map(|_| 1000 - random.below(50) as i32).collect();
             let array: ArrayRef = Arc::new(Int32Array::new(values.into(), validity));
@@ -162,6 +188,21 @@ pub(super) fn random_array(
         }
         _ => primitive!(Int64Array, i64),
     }
+}
+
+/// Some of them are no text.
+fn random_bytes(
+    rows: usize,
+    distinct: u64,
+    validity: Option<NullBuffer>,
+    random: &mut Random,
+) -> ArrayRef {
+    let texts = random_strings(rows, distinct, validity, random);
+    let bytes = texts.as_string::<i32>().iter().map(|text| {
+        let byte = |byte: u8| if byte == b'3' { 0xff } else { byte };
+        text.map(|text| text.bytes().map(byte).collect::<Vec<u8>>())
+    });
+    Arc::new(BinaryArray::from_iter(bytes))
 }
 
 fn random_strings(

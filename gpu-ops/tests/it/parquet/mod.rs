@@ -38,6 +38,8 @@ struct Setup {
     caches: [TableCache; 2],
     stream: Stream,
     executor: tokio::runtime::Runtime,
+    /// Are bytes taken for text?
+    binary_as_string: bool,
 }
 
 impl Setup {
@@ -54,6 +56,7 @@ impl Setup {
                 .enable_all()
                 .build()
                 .unwrap(),
+            binary_as_string: true,
         }
     }
 
@@ -62,7 +65,7 @@ impl Setup {
         self.executor.block_on(async {
             let mut config = SessionConfig::new().with_target_partitions(2);
             config.options_mut().optimizer.repartition_file_min_size = 1;
-            config.options_mut().execution.parquet.binary_as_string = true;
+            config.options_mut().execution.parquet.binary_as_string = self.binary_as_string;
             let ctx = SessionContext::new_with_config(config);
             let options = ParquetReadOptions::default();
             let path = path.to_str().unwrap();

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BinaryArray, RecordBatch, StringArray, StringViewArray};
+use arrow::array::{
+    ArrayRef, BinaryArray, FixedSizeBinaryArray, RecordBatch, StringArray, StringViewArray,
+};
 use datafusion::parquet::basic::{Compression, Encoding};
 use warpline_gpu::column::Encoding as Lies;
 use warpline_gpu::parquet::ParquetReader;
@@ -181,6 +183,59 @@ fn bytes_that_are_taken_for_text() {
             // DataFusion's reader lets them pass.
             let loaded = setup.load(&path, ParquetReader::Device);
             assert!(loaded.is_ok_and(|table| table.chunks.device == 0));
+        }
+    }
+}
+
+/// Columns of bytes, which need not be text: of any length, and of one.
+#[test]
+fn bytes_that_are_taken_for_bytes() {
+    let bytes = |row: usize, values: usize| -> Option<Vec<u8>> {
+        let number = row * 7919 % values;
+        (row % 11 != 5).then(|| {
+            (0..number % 41)
+                .map(|i| (number * 31 + i * 7) as u8)
+                .collect()
+        })
+    };
+    let id = |row: usize, values: usize| -> Option<[u8; 16]> {
+        let number = (row * 7919 % values) as u128;
+        (row % 13 != 5).then(|| {
+            number
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c834)
+                .to_le_bytes()
+        })
+    };
+    let dictionary = Written {
+        page_rows: 130,
+        group_rows: 1000,
+        ..Written::default()
+    };
+    let plain = ENCODINGS.into_iter().map(encoded);
+    for device in devices() {
+        let mut setup = Setup::new(&device);
+        setup.binary_as_string = false;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        for written in plain.clone().chain([dictionary.clone()]) {
+            for values in [1, 7, 3000] {
+                let rows = (0..2100).map(|row| bytes(row, values));
+                let texts: ArrayRef = Arc::new(BinaryArray::from_iter(rows));
+                let rows = (0..2100).map(|row| id(row, values));
+                let ids = FixedSizeBinaryArray::try_from_sparse_iter_with_size(rows, 16).unwrap();
+                let columns = [
+                    ("text", texts, true),
+                    ("id", Arc::new(ids) as ArrayRef, true),
+                ];
+                let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+                write(&path, &batch, &written);
+                let what = format!("{written:?}, {values} values");
+                let counts = setup.compare(&path, &what);
+                assert!(counts.device > 0, "{what}");
+                // The CPU reads dictionaries of strings that hardly repeat.
+                let few = written.encoding.is_some() || values < 3000;
+                assert!(!few || counts.by_cpu() == 0, "{what}: {counts}");
+            }
         }
     }
 }

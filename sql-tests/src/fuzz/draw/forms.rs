@@ -3,7 +3,7 @@
 use Slot::{Any, Constant, Is, Same};
 
 use crate::Random;
-use crate::fuzz::value::Class::{self, Bool, Date, Decimal, Float, Int, Text, Timestamp};
+use crate::fuzz::value::Class::{self, Bool, Bytes, Date, Decimal, Float, Int, Text, Timestamp};
 
 /// What may stand for a `{}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,6 +210,10 @@ pub(crate) const FORMS: &[Form] = &[
     ),
     exact(1, Text, "to_char({}, '%Y-%m')", &[Is(Date)]),
     exact(2, Text, "CAST({} AS VARCHAR)", &[Is(Int)]),
+    exact(2, Text, "encode({}, 'hex')", &[Is(Bytes)]),
+    exact(1, Int, "character_length(encode({}, 'hex'))", &[Is(Bytes)]),
+    exact(2, Bytes, "CAST({} AS BYTEA)", &[Is(Text)]),
+    exact(2, Bytes, "sha256({})", &[Same]),
     exact(4, Date, "CAST({} AS DATE)", &[Is(Timestamp)]),
     exact(2, Date, "({} + INTERVAL '1' DAY)", &[Same]),
     exact(1, Date, "({} - INTERVAL '13' MONTH)", &[Same]),
@@ -264,6 +268,14 @@ pub(crate) fn constant(random: &mut Random, class: Class) -> String {
             "'m'",
             "CAST(NULL AS VARCHAR)",
         ],
+        Bytes => &[
+            "X'ff6e65'",
+            "X''",
+            "X'61'",
+            "X'6162'",
+            "X'ff'",
+            "CAST(NULL AS BYTEA)",
+        ],
         Date => &[
             "DATE '2000-02-23'",
             "DATE '2000-02-29'",
@@ -288,7 +300,7 @@ mod tests {
     /// A table with a column of each class.
     const TABLE: &str = "CREATE TABLE t AS SELECT arrow_cast(column1, 'Int32') AS i, \
         arrow_cast(column1, 'Decimal128(15, 2)') AS d, arrow_cast(column1, 'Float64') AS f, column1 > 0 AS b, \
-        arrow_cast(column1, 'Utf8') AS s, arrow_cast(column1, 'Date32') AS t, \
+        arrow_cast(column1, 'Utf8') AS s, X'ff' AS x, arrow_cast(column1, 'Date32') AS t, \
         arrow_cast(arrow_cast(column1, 'Int64'), 'Timestamp(us)') AS p FROM (VALUES (1), (2)) AS v";
 
     fn column(class: Class) -> &'static str {
@@ -298,6 +310,7 @@ mod tests {
             Float => "f",
             Bool => "b",
             Text => "s",
+            Bytes => "x",
             Date => "t",
             Timestamp => "p",
         }

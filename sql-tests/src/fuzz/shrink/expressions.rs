@@ -12,6 +12,7 @@ pub(super) fn constant(class: Class) -> Expr {
         Class::Float => "0.5",
         Class::Bool => "true",
         Class::Text => "'a'",
+        Class::Bytes => "X'61'",
         Class::Date => "DATE '2000-02-29'",
         Class::Timestamp => "TIMESTAMP '2000-02-29 00:00:00'",
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, LargeStringArray};
+use arrow::array::{ArrayRef, BinaryArray, FixedSizeBinaryArray, LargeStringArray};
 use arrow::compute::cast;
 use arrow::datatypes::*;
 use warpline_sql_tests::Fixture;
@@ -28,6 +28,27 @@ fn text(nulls: Nulls, seed: u64) -> ArrayRef {
     strings(drawn(&TEXTS, ROWS, nulls, seed))
 }
 
+/// Not all of them are UTF-8.
+const BYTES: [&[u8]; 7] = [
+    b"",
+    b"a",
+    b"ab",
+    b"b",
+    b"\x00",
+    b"\xff\xfe",
+    "Ünï".as_bytes(),
+];
+
+fn bytes(nulls: Nulls, seed: u64) -> ArrayRef {
+    Arc::new(BinaryArray::from_opt_vec(drawn(&BYTES, ROWS, nulls, seed)))
+}
+
+fn fixed_bytes(nulls: Nulls, seed: u64) -> ArrayRef {
+    const TRIPLES: [&[u8]; 4] = [b"abc", b"\x00\x00\x00", b"\xff\x80\x00", b"abd"];
+    let values = drawn(&TRIPLES, ROWS, nulls, seed).into_iter();
+    Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, 3).expect("triples"))
+}
+
 macro_rules! numbers {
     ($type:ty, [$($value:expr),* $(,)?]) => {
         |nulls, seed| primitive::<$type>(drawn(&[$($value),*], ROWS, nulls, seed))
@@ -47,6 +68,7 @@ macro_rules! seen_as {
 
 fn kinds() -> Vec<Kind> {
     const TEXT: &[&str] = &["{} > 'ab'", "{} = ''", "{} IN ('b', 'zebra', 'none')"];
+    const BINARY: &[&str] = &["{} > X'6162'", "{} = X''", "{} IN (X'62', X'fffe', X'63')"];
     let kind = |name, make, conditions| Kind {
         name,
         make,
@@ -245,6 +267,35 @@ fn kinds() -> Vec<Kind> {
                 cast(&text(nulls, seed), &data_type).expect("a dictionary")
             },
             TEXT,
+        ),
+        plain("binary", bytes, BINARY),
+        plain(
+            "large_binary",
+            |nulls, seed| cast(&bytes(nulls, seed), &DataType::LargeBinary).expect("bytes"),
+            BINARY,
+        ),
+        plain(
+            "binary_view",
+            |nulls, seed| cast(&bytes(nulls, seed), &DataType::BinaryView).expect("bytes"),
+            BINARY,
+        ),
+        plain(
+            "fixed_binary",
+            fixed_bytes,
+            &[
+                "{} > X'616263'",
+                "{} = X'ff8000'",
+                "{} IN (X'616264', X'000000')",
+            ],
+        ),
+        plain(
+            "dict_binary",
+            |nulls, seed| {
+                let data_type =
+                    DataType::Dictionary(Box::new(DataType::Int16), Box::new(DataType::Binary));
+                cast(&bytes(nulls, seed), &data_type).expect("a dictionary")
+            },
+            BINARY,
         ),
     ]
 }

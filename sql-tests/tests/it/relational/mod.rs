@@ -5,6 +5,7 @@
 
 mod aggregates;
 mod balance;
+mod binary;
 mod borrowed;
 mod clustered;
 mod constants;
