@@ -22,6 +22,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // Kernels are compiled by copies of this program: threads that compile in this one would go on while it ends, and crash.
+    if warpline::serve_compiler_if_asked() {
+        return ExitCode::SUCCESS;
+    }
     match Arguments::parse().command {
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Suite(arguments) => suite::run(&arguments),

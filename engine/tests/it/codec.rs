@@ -197,6 +197,47 @@ fn parts_that_stay_on_the_cpu_go_along_with_their_reasons() {
     });
 }
 
+/// That a subquery has one row is checked by a function that other sessions do not have registered.
+#[test]
+fn subqueries_of_several_rows_are_errors_elsewhere() {
+    on_a_large_stack(async || {
+        let (gpu, cpu) = (device(DeviceChoice::Emulator), device(DeviceChoice::Cpu));
+        let home = filled(&gpu);
+        let converter = DefaultPhysicalProtoConverter {};
+        let groups = "(SELECT k, count(*) AS n FROM t GROUP BY k) a";
+        let one = "SELECT w.c FROM (VALUES (1, 10), (2, 20)) AS w(k, c) WHERE w.k = a.k";
+        let many = "SELECT b.v FROM t b WHERE b.k = a.k AND b.v = 7";
+        for (subquery, fails) in [(one, false), (many, true)] {
+            let sql = format!("SELECT a.k, ({subquery}) AS c FROM {groups} ORDER BY a.k");
+            let plan = physical(&home, &sql).await;
+            for receiver in [&gpu, &cpu] {
+                let context = worker(receiver);
+                let (from, to) = (WarplineCodec::new(&gpu), WarplineCodec::new(receiver));
+                let arrived = send(&plan, &from, &to, &context.task_ctx(), &converter);
+                let arrived = arrived.expect(subquery);
+                // All of the second one runs in the fragment, where there is a device.
+                let wanted = match fails && receiver.is_in_use() {
+                    true => "GpuFragmentExec",
+                    false => "warpline_one_row",
+                };
+                assert!(text(&arrived).contains(wanted), "{}", text(&arrived));
+                match collect(arrived, context.task_ctx()).await {
+                    Ok(rows) => {
+                        assert!(!fails, "{subquery} has several rows");
+                        let rows = arrow::util::pretty::pretty_format_batches(&rows);
+                        let rows = rows.expect("text").to_string();
+                        assert!(rows.contains("| 2 | 20 |"), "{rows}");
+                    }
+                    Err(error) => {
+                        let message = error.to_string();
+                        assert!(fails && message.contains("more than one row"), "{message}");
+                    }
+                }
+            }
+        }
+    });
+}
+
 #[test]
 fn a_required_gpu_is_required_elsewhere() {
     on_a_large_stack(async || {
