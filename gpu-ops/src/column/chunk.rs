@@ -7,9 +7,9 @@ use arrow::datatypes::{ArrowNativeType, ByteViewType, DataType, i256};
 use arrow::util::bit_mask::set_bits;
 
 use super::StringPolicy;
-use super::dictionary::Texts;
 use super::interner::Interner;
 use super::native::{Native, Physical, physical, unsigned_width, value_type};
+use super::texts::Texts;
 use crate::error::{GpuError, Result};
 
 /// `StringPolicy::Auto` decides for bytes no earlier than this many rows of a reader.

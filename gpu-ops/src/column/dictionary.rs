@@ -3,91 +3,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray,
-    LargeStringArray, StringArray, StringViewArray,
-};
-
 use super::build;
 use super::parallel::{map, threads};
+use super::texts::Texts;
 use super::types::Dictionary;
 use crate::error::{GpuError, Result};
 
 /// A thread is worth starting for this many strings.
 pub(super) const STRINGS_PER_THREAD: usize = 1 << 14;
 
-/// The strings of a dictionary, whatever Arrow array holds them.
-#[derive(Clone, Copy)]
-pub(crate) enum Texts<'a> {
-    Small(&'a StringArray),
-    Large(&'a LargeStringArray),
-    View(&'a StringViewArray),
-    SmallBytes(&'a BinaryArray),
-    LargeBytes(&'a LargeBinaryArray),
-    BytesView(&'a BinaryViewArray),
-    FixedBytes(&'a FixedSizeBinaryArray),
-}
-
-impl<'a> Texts<'a> {
-    /// # Errors
-    /// [`GpuError::Internal`] when the array holds no strings.
-    pub(crate) fn new(array: &'a dyn Array) -> Result<Self> {
-        if let Some(array) = array.as_string_opt::<i32>() {
-            Ok(Self::Small(array))
-        } else if let Some(array) = array.as_string_opt::<i64>() {
-            Ok(Self::Large(array))
-        } else if let Some(array) = array.as_string_view_opt() {
-            Ok(Self::View(array))
-        } else if let Some(array) = array.as_binary_opt::<i32>() {
-            Ok(Self::SmallBytes(array))
-        } else if let Some(array) = array.as_binary_opt::<i64>() {
-            Ok(Self::LargeBytes(array))
-        } else if let Some(array) = array.as_binary_view_opt() {
-            Ok(Self::BytesView(array))
-        } else if let Some(array) = array.as_fixed_size_binary_opt() {
-            Ok(Self::FixedBytes(array))
-        } else {
-            Err(GpuError::Internal(format!(
-                "a dictionary of {}",
-                array.data_type()
-            )))
-        }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Small(array) => array.len(),
-            Self::Large(array) => array.len(),
-            Self::View(array) => array.len(),
-            Self::SmallBytes(array) => array.len(),
-            Self::LargeBytes(array) => array.len(),
-            Self::BytesView(array) => array.len(),
-            Self::FixedBytes(array) => array.len(),
-        }
-    }
-
-    /// The bytes of string `i`.
-    pub(crate) fn get(&self, i: usize) -> &'a [u8] {
-        match self {
-            Self::Small(array) => array.value(i).as_bytes(),
-            Self::Large(array) => array.value(i).as_bytes(),
-            Self::View(array) => array.value(i).as_bytes(),
-            Self::SmallBytes(array) => array.value(i),
-            Self::LargeBytes(array) => array.value(i),
-            Self::BytesView(array) => array.value(i),
-            Self::FixedBytes(array) => array.value(i),
-        }
-    }
-
-    /// The first of the positions `from..` whose string is not less than `value`: an exponential
-    /// search, cheap when that is near.
-    fn gallop(&self, from: usize, value: &[u8]) -> usize {
-        gallop(from, self.len(), |i| self.get(i) < value)
-    }
-}
-
 /// The first position of `from..end` for which `before` does not hold, `before` being true up to there
-/// and false afterwards.
+/// and false afterwards: an exponential search, cheap when that is near.
 fn gallop(from: usize, end: usize, before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut step) = (from, 1);
     while low + step <= end && before(low + step - 1) {
@@ -135,7 +61,7 @@ pub fn translate_codes(from: &Arc<Dictionary>, to: &Arc<Dictionary>) -> Result<V
         let mut at = 0;
         for i in share {
             let value = source.get(i);
-            at = target.gallop(at, value);
+            at = gallop(at, target.len(), |i| target.get(i) < value);
             let found = at < target.len() && target.get(at) == value;
             codes.push(if found { at as i32 } else { -1 });
         }
@@ -202,6 +128,8 @@ fn too_many() -> GpuError {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use arrow::array::StringViewArray;
+
     use super::*;
 
     fn dictionary(mut values: Vec<String>) -> Arc<Dictionary> {

@@ -35,6 +35,7 @@ mod sketch;
 mod string_sort;
 mod string_sorter;
 mod text_dictionary;
+mod texts;
 mod types;
 
 use arrow::array::ArrayRef;
