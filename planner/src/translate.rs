@@ -25,7 +25,7 @@ use datafusion::physical_expr::expressions::{
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::{PhysicalExpr, PhysicalExprSimplifier, ScalarFunctionExpr};
 use datafusion::physical_expr_common::physical_expr::{fmt_sql, is_volatile};
-use warpline_gpu::column::is_binary;
+use warpline_gpu::column::is_text;
 use warpline_gpu::expr::{Expr, Node};
 use warpline_gpu::graph::list_of;
 
@@ -266,13 +266,7 @@ pub(crate) fn short_type(data_type: &DataType) -> bool {
 
 /// Strings of characters or of bytes, plain or in a dictionary.
 pub(crate) fn is_string(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
-        DataType::Dictionary(_, value) => is_string(value),
-        // Without a byte, they are all the same, and the device has no column of them.
-        DataType::FixedSizeBinary(size) => *size > 0,
-        binary => is_binary(binary),
-    }
+    is_text(data_type)
 }
 
 /// Decimals of at most 128 bits.

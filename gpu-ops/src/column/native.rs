@@ -38,12 +38,12 @@ pub fn check_type(data_type: &DataType) -> Result<()> {
 }
 
 /// Does the type hold strings, of characters or of bytes?
-pub(crate) fn is_text(data_type: &DataType) -> bool {
+pub fn is_text(data_type: &DataType) -> bool {
     matches!(physical(data_type), Ok(Physical::Text))
 }
 
 /// Does the type hold strings of bytes, which need not be UTF-8?
-pub fn is_binary(data_type: &DataType) -> bool {
+pub(crate) fn is_binary(data_type: &DataType) -> bool {
     match data_type {
         DataType::Binary
         | DataType::LargeBinary
