@@ -15,14 +15,16 @@
 #include "parquet_strings.cuh"
 
 // The bitmap of the page's rows from its levels, in `words`, and behind it the values before each word. Answers the number
-// of values, or more than there are rows when the levels are malformed; without NULLs nothing is written.
-WL_OUTLINED u32 expand_levels(const u8* levels, u32 bytes, const ParquetPage& page, PageShared& shared) {
+// of values, or more than there are rows when the levels are malformed; without NULLs nothing is written. A row has a value at
+// level `present`.
+WL_OUTLINED u32 expand_levels(const u8* levels, u32 bytes, u32 present, const ParquetPage& page, PageShared& shared) {
   const u32 malformed = 0xffffffffu;
+  const u32 width = 32 - (u32)__clz((int)present);
   if (threadIdx.x == 0) {
     shared.at = 0;
     shared.error = 0;
-    read_runs(levels, bytes, 1, 0, page.rows, shared);
-    shared.first = shared.runs == 1 && shared.packed[0] == 0 && shared.where[0] == 1 && shared.starts[1] == page.rows;
+    read_runs(levels, bytes, width, 0, page.rows, shared);
+    shared.first = shared.runs == 1 && shared.packed[0] == 0 && shared.where[0] == present && shared.starts[1] == page.rows;
   }
   __syncthreads();
   if (shared.error != 0) return malformed;
@@ -38,13 +40,14 @@ WL_OUTLINED u32 expand_levels(const u8* levels, u32 bytes, const ParquetPage& pa
       const u32 high = word * 32 + 32 < end ? word * 32 + 32 : end;
       u32 bits = 0;
       WL_NO_UNROLL
-      for (u32 row = low; row < high; ++row) bits |= run_value(levels, 1, row, shared) << (row - word * 32);
+      for (u32 row = low; row < high; ++row)
+        bits |= (u32)(run_value(levels, width, row, shared) == present) << (row - word * 32);
       page.words[word] |= bits;
     }
     first = end;
     __syncthreads();
     if (first < page.rows) {
-      if (threadIdx.x == 0) read_runs(levels, bytes, 1, first, page.rows, shared);
+      if (threadIdx.x == 0) read_runs(levels, bytes, width, first, page.rows, shared);
       __syncthreads();
       if (shared.error != 0) return malformed;
     }
@@ -120,7 +123,7 @@ WL_DEVICE u32 decode_page(const ParquetPage& page, const ParquetChunk& chunk, Pa
   const u8* section = page.body;
   u32 bytes = page.body_bytes;
   u32 values = page.rows;
-  if (chunk.optional != 0) {
+  if (chunk.levels != 0) {
     u32 level_bytes = page.levels;
     if (level_bytes == LEVELS_PREFIXED) {
       if (bytes < 4) return PAGE_TRUNCATED;
@@ -129,7 +132,7 @@ WL_DEVICE u32 decode_page(const ParquetPage& page, const ParquetChunk& chunk, Pa
       bytes -= 4;
     }
     if (level_bytes > bytes) return PAGE_TRUNCATED;
-    values = expand_levels(section, level_bytes, page, shared);
+    values = expand_levels(section, level_bytes, chunk.levels, page, shared);
     if (values > page.rows) return PAGE_LEVELS;
     section += level_bytes;
     bytes -= level_bytes;

@@ -20,6 +20,7 @@ use prost::Message;
 use warpline_gpu::exec::{GpuFragmentExec, TimeLimitExec};
 use warpline_gpu::tables::InputExec;
 use warpline_planner::decorrelate::{ONE_ROW, one_row};
+use warpline_planner::structs;
 use warpline_planner::{CpuOperator, PlacementReportExec, WarplineConfig};
 
 use crate::device::Device;
@@ -290,6 +291,9 @@ impl PhysicalExtensionCodec for WarplineCodec {
     fn try_decode_udf(&self, name: &str, buf: &[u8]) -> Result<Arc<ScalarUDF>> {
         if name == ONE_ROW {
             return Ok(one_row());
+        }
+        if let Some(function) = structs::function(name) {
+            return Ok(function);
         }
         self.others.try_decode_udf(name, buf)
     }

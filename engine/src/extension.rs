@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
-use warpline_planner::{Decorrelation, WindowFilters};
+use warpline_planner::analyzer;
 
 use crate::device::Device;
 use crate::rule::WarplineRule;
@@ -60,15 +60,14 @@ impl WarplineExt for SessionStateBuilder {
         if let Some(rules) = self.physical_optimizer_rules() {
             rules.retain(|rule| rule.name() != WarplineRule::NAME);
         }
-        if let Some(analyzer) = self.analyzer() {
-            analyzer
-                .rules
-                .retain(|rule| ![WindowFilters::NAME, Decorrelation::NAME].contains(&rule.name()));
+        if let Some(known) = self.analyzer() {
+            known.rules.retain(|rule| !analyzer::is_name(rule.name()));
         }
         let config = self.config().get_or_insert_default();
         config.options_mut().extensions.insert(device.config());
-        self.with_analyzer_rule(Arc::new(WindowFilters))
-            .with_analyzer_rule(Arc::new(Decorrelation))
+        analyzer::rules()
+            .into_iter()
+            .fold(self, Self::with_analyzer_rule)
             .with_physical_optimizer_rule(Arc::new(WarplineRule::new(device)))
     }
 }

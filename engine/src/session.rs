@@ -14,7 +14,7 @@ use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::future::BoxFuture;
-use warpline_planner::{ByteSize, Decorrelation, WarplineConfig};
+use warpline_planner::{ByteSize, WarplineConfig, analyzer};
 use warpline_tpch::{QueryEngine, QueryRun};
 
 #[cfg(feature = "cluster")]
@@ -54,8 +54,8 @@ impl WarplineSession {
         &self.context
     }
 
-    /// Plain DataFusion without Warpline over the same catalog; only subqueries are joins as Warpline makes them ([`Decorrelation`]),
-    /// since plain DataFusion refuses many of them.
+    /// Plain DataFusion without Warpline over the same catalog; only what it refuses, or answers as SQL does not, is as Warpline has
+    /// it ([`analyzer::rules_of_answers`]).
     pub fn reference(&self) -> &SessionContext {
         &self.reference
     }
@@ -430,9 +430,10 @@ impl WarplineSessionBuilder {
         }
         // Building a state would otherwise put a new, empty default catalog into the shared list.
         let config = config.with_create_default_catalog_and_schema(false);
-        let reference = builder(config)
+        let rules = analyzer::rules_of_answers().into_iter();
+        let reference = rules
+            .fold(builder(config), SessionStateBuilder::with_analyzer_rule)
             .with_catalog_list(Arc::clone(context.state().catalog_list()))
-            .with_analyzer_rule(Arc::new(Decorrelation))
             .build();
         let session = WarplineSession {
             context,

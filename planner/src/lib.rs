@@ -3,7 +3,8 @@
 //! [`GpuPlacement`] is the last rule of DataFusion's physical optimiser. It finds the largest subtrees of
 //! a plan that the device runs, puts a `GpuFragmentExec` in their place and wraps the plan into a
 //! [`PlacementReportExec`], which tells EXPLAIN why the rest stays on the CPU. Before that, [`WindowFilters`] rewrites what a
-//! physical plan would hide, and [`Decorrelation`] makes joins of subqueries that have no plan otherwise.
+//! physical plan would hide, and [`Decorrelation`] makes joins of subqueries that have no plan otherwise, and [`StructNulls`] lets fields be NULL where their
+//! struct is ([`analyzer`]).
 //!
 //! A subtree becomes relational algebra ([`rel`]) with the expressions of the device ([`translate`]).
 //! Once its tables are resident, their [`stats`] decide on the order of joins, and [`lower`] cuts the
@@ -11,6 +12,7 @@
 //! with [`choose`] which data structures stand behind groups and joins. [`metrics::collect`] sums up
 //! what a finished plan did; [`WarplineConfig`] holds the settings under `warpline.`.
 
+pub mod analyzer;
 pub mod choose;
 pub mod config;
 pub mod decorrelate;
@@ -25,6 +27,7 @@ pub mod reason;
 pub mod rel;
 pub mod size;
 pub mod stats;
+pub mod structs;
 pub mod translate;
 pub mod window_filter;
 
@@ -37,6 +40,7 @@ pub use metrics::FragmentTotals;
 pub use placement::{CpuOperator, GpuPlacement, PlacementReportExec, is_report};
 pub use reason::Reason;
 pub use size::ByteSize;
+pub use structs::StructNulls;
 pub use warpline_gpu::algorithm::{GroupAlgorithm, JoinAlgorithm, PipelineShape};
 pub use window_filter::WindowFilters;
 

@@ -8,6 +8,7 @@ mod reentry;
 mod replace;
 mod report;
 mod source_partitions;
+mod structs;
 mod surroundings;
 
 use std::sync::Arc;
@@ -96,7 +97,7 @@ impl GpuPlacement {
             cores,
         };
         let placed = outputs::pulled_up(&plan, config)?;
-        let classification = Classification::of(&placed, &surroundings);
+        let classification = classified(&placed, &surroundings)?;
         if !classification.reads_tables() {
             return Ok(plan);
         }
@@ -157,6 +158,20 @@ impl GpuPlacement {
     }
 }
 
+/// What each operator is; where the device delivers the fields of structs that the plan yields, of the plan that puts them together.
+fn classified(
+    plan: &Arc<dyn ExecutionPlan>,
+    surroundings: &Surroundings<'_>,
+) -> Result<Classification> {
+    if let Some(apart) = structs::apart(plan)? {
+        let classification = Classification::of(&apart, surroundings);
+        if classification.is_device_output() {
+            return Ok(classification);
+        }
+    }
+    Ok(Classification::of(plan, surroundings))
+}
+
 /// The plan with smaller fragments than one for all of it; `None` where there are none, or where they would not do.
 fn in_parts(
     plan: &Arc<dyn ExecutionPlan>,
@@ -164,7 +179,7 @@ fn in_parts(
     runtime: &Arc<Runtime>,
 ) -> Result<Option<SecondPlan>> {
     let plan = outputs::pulled_up(plan, surroundings.config)?;
-    let classification = Classification::of(&plan, surroundings);
+    let classification = classified(&plan, surroundings)?;
     let fallbacks = causes::cpu_operators(&classification);
     let fallbacks = fallbacks.iter().filter(|operator| operator.fallback);
     let fallbacks: Vec<String> = fallbacks.map(ToString::to_string).collect();

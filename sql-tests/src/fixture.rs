@@ -86,6 +86,10 @@ impl Fixture {
             // The tables of tests are far below the size from which a device pays.
             builder = builder.set("warpline.min_rows", "0");
         }
+        if matches!(device, DeviceChoice::Cuda(_)) {
+            // The CPU would often be first while kernels are compiled: tests are of the device.
+            builder = builder.set("warpline.cold", "wait");
+        }
         for (key, value) in settings {
             builder = builder.set(*key, *value);
         }

@@ -13,7 +13,7 @@ kernel_args! {
         /// Room for values that are expanded: 4 bytes each of codes and booleans, 8 of deltas and strings, 16 of strings by
         /// common bytes.
         pub dense: DevicePtr as "u32*",
-        /// Room for two words for each 32 rows; unused unless values are optional.
+        /// Room for two words for each 32 rows; unused unless values have definition levels.
         pub words: DevicePtr as "u32*",
         /// Its first row in the column.
         pub first_row: u64,
@@ -58,8 +58,8 @@ kernel_args! {
         pub type_bytes: u32,
         /// Bytes of a code; 0 of bits.
         pub width: u32,
-        /// 1: values have definition levels.
-        pub optional: u32,
+        /// The definition level of a value, smaller ones are of NULLs; 0: values have none.
+        pub levels: u32,
         /// 1: strings are of characters, and checked to be UTF-8.
         pub utf8: u32,
         /// Unused.

@@ -22,7 +22,7 @@ use datafusion_distributed::{
     DistributedExec, DistributedExt, SessionStateBuilderExt, display_plan_ascii,
 };
 use warpline_gpu::exec::TimeLimitExec;
-use warpline_planner::{Decorrelation, WarplineConfig, WindowFilters};
+use warpline_planner::{WarplineConfig, analyzer};
 
 use super::channel::name;
 use super::leaves;
@@ -106,9 +106,9 @@ pub(crate) fn with_planner<S: Sites>(
     rule: Arc<WarplineRule>,
     sites: Arc<S>,
 ) -> SessionStateBuilder {
-    let mut builder = builder
-        .with_analyzer_rule(Arc::new(WindowFilters))
-        .with_analyzer_rule(Arc::new(Decorrelation))
+    let rules = analyzer::rules().into_iter();
+    let mut builder = rules
+        .fold(builder, SessionStateBuilder::with_analyzer_rule)
         .with_physical_optimizer_rule(Arc::new(LocalRule(rule)))
         .with_distributed_desired_task_count_handler(whole::in_one_task)
         .with_distributed_planner();

@@ -15,8 +15,8 @@ pub(crate) struct ValueKind {
     pub(crate) kind: u32,
     /// Bytes of a value; 0 of bits, and of strings that say how many they have.
     pub(crate) bytes: u32,
-    /// Do values have definition levels?
-    pub(crate) optional: bool,
+    /// The definition level of a value: how many fields around it, and itself, may be NULL. Smaller ones are those of NULLs.
+    pub(crate) levels: u32,
     /// Are strings of characters, which have to be UTF-8?
     pub(crate) utf8: bool,
 }

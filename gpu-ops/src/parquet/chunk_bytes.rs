@@ -150,7 +150,7 @@ mod tests {
             values: ValueKind {
                 kind: 0,
                 bytes: 4,
-                optional: false,
+                levels: 0,
                 utf8: true,
             },
             first_row: 0,

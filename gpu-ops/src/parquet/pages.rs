@@ -50,8 +50,8 @@ pub(crate) struct Pages {
     pub(crate) data: Vec<Page>,
 }
 
-/// The pages in the bytes of a chunk of `rows` rows and `uncompressed` bytes without compression; `optional`: rows may be
-/// NULL.
+/// The pages in the bytes of a chunk of `rows` rows and `uncompressed` bytes without compression; `optional`: rows have
+/// definition levels.
 ///
 /// # Errors
 /// Why the device cannot decode them.

@@ -26,7 +26,12 @@ pub(super) fn parse(
     chunk: &ChunkTask,
     bytes: ChunkBytes<'_>,
 ) -> std::result::Result<(Pages, Option<DictionaryStrings>), Reason> {
-    let pages = pages_of(bytes, chunk.rows, chunk.uncompressed, chunk.values.optional)?;
+    let pages = pages_of(
+        bytes,
+        chunk.rows,
+        chunk.uncompressed,
+        chunk.values.levels > 0,
+    )?;
     let strings = chunk.values.kind == k::PARQUET_KIND_CODE;
     for page in &pages.data {
         if !takes(chunk.values, page.encoding) {

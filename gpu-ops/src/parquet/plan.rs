@@ -127,7 +127,7 @@ impl Plan {
                 encoding::DELTA_BINARY_PACKED => Some(8 * values),
                 _ => None,
             };
-            let words = (data && chunk.values.optional).then(|| values.div_ceil(32) * 8);
+            let words = (data && chunk.values.levels > 0).then(|| values.div_ceil(32) * 8);
             let mut scratch = |bytes: Option<usize>| match bytes {
                 Some(bytes) => offset(room.take(bytes, PAGE_ALIGNED)),
                 None => DevicePtr::NULL,
@@ -192,7 +192,7 @@ impl Plan {
             kind: chunk.values.kind,
             type_bytes: chunk.values.bytes,
             width: chunk.target.width,
-            optional: chunk.values.optional.into(),
+            levels: chunk.values.levels,
             utf8: chunk.values.utf8.into(),
             pad: 0,
         });

@@ -196,7 +196,10 @@ impl TableCache {
             columns,
             needs_codes,
         } = request;
-        if let Some(column) = columns.iter().find(|c| **c >= source.schema.fields().len()) {
+        if let Some(column) = columns
+            .iter()
+            .find(|c| **c >= source.schema().fields().len())
+        {
             return Err(GpuError::Internal(format!(
                 "table {} has no column {column}",
                 source.name()
@@ -246,7 +249,7 @@ impl TableCache {
             Kind::Plan(plan) => {
                 // Dynamic filters and shared work queues keep what an earlier run left in them.
                 let fresh = reset_plan_states(Arc::clone(plan))?;
-                let units = Units::Plan(fresh, columns.to_vec());
+                let units = Units::Plan(fresh, source.fields.reads(columns));
                 let loaded = self.load(request, units, None, None).await?;
                 let loaded = loaded.ok_or_else(unexpected)?;
                 return Ok(Arc::new(LoadedTable {
@@ -313,7 +316,8 @@ impl TableCache {
         let loaded = match (&source.kind, &found.anchor) {
             (Kind::Files(table), _) => self.load_files(rest, table, files, offer).await?,
             (Kind::Memory(table), Anchor::Memory(anchor)) => {
-                let units = Units::of_batches(&table.ordered(anchor), &numbers(&missing));
+                let reads = source.fields.reads(&numbers(&missing));
+                let units = Units::of_batches(&table.ordered(anchor), reads);
                 let loaded = self.load(rest, units, None, None).await?;
                 loaded.ok_or_else(unexpected)?
             }
@@ -453,7 +457,7 @@ impl TableCache {
         let same = |(key, table): &(&TableKey, &Table)| match (&source.kind, key) {
             (Kind::Memory(wanted), TableKey::Memory(key)) => wanted.key() == *key,
             (Kind::Files(_), TableKey::Files(_)) => {
-                *table.name == *source.name && table.schema == source.schema
+                *table.name == *source.name && table.schema == *source.schema()
             }
             _ => false,
         };
@@ -481,7 +485,7 @@ impl TableCache {
     pub fn forget(&self, source: &TableSource) {
         let mut state = self.state.lock();
         state.tables.retain(|key, table| {
-            let same = *table.name == *source.name && table.schema == source.schema;
+            let same = *table.name == *source.name && table.schema == *source.schema();
             !(same && matches!(key, TableKey::Files(_)))
         });
     }

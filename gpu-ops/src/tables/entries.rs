@@ -181,7 +181,7 @@ impl Table {
 pub(super) fn wanted(source: &TableSource, columns: &[usize], needs_codes: &[bool]) -> Vec<Wanted> {
     let needs = |at: usize| needs_codes.get(at).copied().unwrap_or(false);
     let text = |column: usize| {
-        let field = source.schema.fields().get(column);
+        let field = source.schema().fields().get(column);
         field.is_some_and(|field| is_text(field.data_type()))
     };
     let codes = |column: usize| {
@@ -219,7 +219,7 @@ impl State {
     ) -> &mut Table {
         self.tables.entry(key.clone()).or_insert_with(|| Table {
             name: Arc::clone(&source.name),
-            schema: Arc::clone(&source.schema),
+            schema: Arc::clone(source.schema()),
             anchor: anchor.clone(),
             rows: None,
             columns: BTreeMap::new(),

@@ -6,13 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use arrow::datatypes::SchemaRef;
 use datafusion::common::config::TableParquetOptions;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{
     CsvSource, FileGroup, FileScanConfig, FileScanConfigBuilder, FileSource, ParquetSource,
 };
-use datafusion::datasource::source::DataSource;
 use datafusion::execution::TaskContext;
 use datafusion::object_store::ObjectMeta;
 use datafusion::physical_expr::expressions::Column;
@@ -24,7 +22,9 @@ use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 
 use super::disk::unchanged_on_disk;
+use super::load::Units;
 use super::sealed::ChosenRows;
+use super::struct_fields::StructFields;
 use super::whole_files::{unsupported, whole_files};
 use crate::error::{GpuError, Result};
 
@@ -48,6 +48,8 @@ pub(super) struct FileTable {
     /// The identity that the files give the table as they were listed.
     key: FileKey,
     looks: Looks,
+    /// The table's columns, and the fields of its structs.
+    pub(super) fields: Arc<StructFields>,
 }
 
 /// Looks at the files by whoever keeps the plan, which save the next load a look of its own.
@@ -65,8 +67,6 @@ const FRESH: Duration = Duration::from_secs(1);
 /// A scan of files: the table, and what the scan does with its rows.
 pub(super) struct FileScan {
     pub(super) table: FileTable,
-    /// All columns of the table.
-    pub(super) schema: SchemaRef,
     /// Output column `i` of the scan is table column `column_of_output[i]`.
     pub(super) column_of_output: Vec<usize>,
     /// What the scan applies exactly and loading does not.
@@ -276,10 +276,10 @@ impl FileTable {
             splittable,
             key,
             looks: Looks::default(),
+            fields: Arc::new(StructFields::of(schema.table_schema())),
         };
         Ok(FileScan {
             table,
-            schema: Arc::clone(schema.table_schema()),
             column_of_output: projected,
             exact_filter,
         })
@@ -358,14 +358,11 @@ impl FileTable {
         Ok((files.into(), key))
     }
 
-    /// A scan of table columns `columns` of these `units`, which make a partition each; also the file of each partition, for
-    /// errors.
-    pub(super) fn scan(
-        &self,
-        units: Vec<PartitionedFile>,
-        columns: &[usize],
-    ) -> Result<(Arc<dyn DataSource>, Vec<String>)> {
-        let positions = columns
+    /// A scan of table columns `columns` of these `units`, which make a partition each.
+    pub(super) fn scan(&self, units: Vec<PartitionedFile>, columns: &[usize]) -> Result<Units> {
+        let reads = self.fields.reads(columns);
+        let positions = reads
+            .columns
             .iter()
             .map(|column| {
                 let position = self.column_of_output.iter().position(|c| c == column);
@@ -402,7 +399,7 @@ impl FileTable {
                     .collect(),
             )
             .build();
-        Ok((Arc::new(config), names))
+        Ok(Units::Scan(Arc::new(config), names, reads))
     }
 
     /// The units of work, in canonical order: whole files, or byte ranges of large ones.

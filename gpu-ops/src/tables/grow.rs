@@ -147,7 +147,7 @@ impl TableCache {
             host: self.host.clone(),
             room: room.clone(),
         };
-        let name = purpose(&source.schema.fields()[wanted.0], source.name());
+        let name = purpose(&source.schema().fields()[wanted.0], source.name());
         let policy = self.policies(&[wanted])[0];
         let kernels = Arc::clone(kernels);
         let column = blocking(work, move |stream| {

@@ -17,6 +17,7 @@ use tokio::task::{JoinError, JoinSet};
 use super::entries::Wanted;
 use super::input::StoredBatch;
 use super::source::TableSource;
+use super::struct_fields::Reads;
 use crate::column::{ChunkEncoder, ColumnRoom, Segment, StringPolicy, StringSorter};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
@@ -62,14 +63,14 @@ pub(crate) struct LoadFor {
 
 /// The work of reading a table, in units whose order is the order of the rows.
 pub(super) enum Units {
-    /// A partition of a scan each; the name of its file, for errors.
-    Scan(Arc<dyn DataSource>, Vec<String>),
-    /// Slices of record batches each, and the wanted columns.
-    Batches(Vec<RecordBatch>, Vec<usize>),
-    /// A partition of a plan each, and the wanted columns.
-    Plan(Arc<dyn ExecutionPlan>, Vec<usize>),
-    /// A batch of an input each, and the wanted columns.
-    Stored(Vec<StoredBatch>, Vec<usize>),
+    /// A partition of a scan of the columns that are read; the name of the file of each, for errors.
+    Scan(Arc<dyn DataSource>, Vec<String>, Reads),
+    /// Slices of record batches each.
+    Batches(Vec<RecordBatch>, Reads),
+    /// A partition of a plan each.
+    Plan(Arc<dyn ExecutionPlan>, Reads),
+    /// A batch of an input each.
+    Stored(Vec<StoredBatch>, Reads),
 }
 
 /// What was read, packed.
@@ -89,24 +90,34 @@ pub(super) struct PackedUnit {
 
 impl Units {
     /// Slices of these batches.
-    pub(super) fn of_batches(batches: &[RecordBatch], columns: &[usize]) -> Self {
+    pub(super) fn of_batches(batches: &[RecordBatch], reads: Reads) -> Self {
         let slices = batches.iter().flat_map(|batch| {
             (0..batch.num_rows())
                 .step_by(UNIT_ROWS)
                 .map(|start| batch.slice(start, UNIT_ROWS.min(batch.num_rows() - start)))
         });
-        Self::Batches(slices.collect(), columns.to_vec())
+        Self::Batches(slices.collect(), reads)
     }
 
     fn count(&self) -> usize {
         match self {
-            Self::Scan(_, names) => names.len(),
+            Self::Scan(_, names, _) => names.len(),
             Self::Batches(batches, _) => batches.len(),
             Self::Plan(plan, _) => plan.output_partitioning().partition_count(),
             Self::Stored(batches, _) => batches.len(),
         }
     }
 
+    fn reads(&self) -> &Reads {
+        match self {
+            Self::Scan(_, _, reads)
+            | Self::Batches(_, reads)
+            | Self::Plan(_, reads)
+            | Self::Stored(_, reads) => reads,
+        }
+    }
+
+    /// The batches of a unit, of the columns that are read.
     fn open(
         &self,
         unit: usize,
@@ -114,22 +125,22 @@ impl Units {
     ) -> Result<BoxStream<'static, Result<RecordBatch, DataFusionError>>, DataFusionError> {
         Ok(match self {
             // Not by way of its plan node, which would cut the batches small again.
-            Self::Scan(source, _) => source.open(unit, Arc::clone(ctx))?.boxed(),
-            Self::Batches(batches, columns) => {
+            Self::Scan(source, ..) => source.open(unit, Arc::clone(ctx))?.boxed(),
+            Self::Batches(batches, reads) => {
                 let batch = batches[unit]
-                    .project(columns)
+                    .project(&reads.columns)
                     .map_err(DataFusionError::from);
                 futures::stream::iter([batch]).boxed()
             }
-            Self::Plan(plan, columns) => {
-                let columns = columns.clone();
+            Self::Plan(plan, reads) => {
+                let columns = reads.columns.clone();
                 let stream = plan.execute(unit, Arc::clone(ctx))?;
                 stream
                     .map(move |batch| Ok(batch?.project(&columns)?))
                     .boxed()
             }
-            Self::Stored(batches, columns) => {
-                let columns = columns.clone();
+            Self::Stored(batches, reads) => {
+                let columns = reads.columns.clone();
                 match &batches[unit] {
                     StoredBatch::Memory(batch) => {
                         let batch = batch.project(&columns).map_err(DataFusionError::from);
@@ -152,7 +163,7 @@ impl Units {
     /// Whose rows a unit has, for profiles.
     fn name(&self, unit: usize) -> &str {
         match self {
-            Self::Scan(_, names) => names.get(unit).map_or("a file", String::as_str),
+            Self::Scan(_, names, _) => names.get(unit).map_or("a file", String::as_str),
             Self::Batches(..) => "record batches",
             Self::Plan(plan, _) => plan.name(),
             Self::Stored(..) => "an input",
@@ -162,7 +173,7 @@ impl Units {
     /// Say where an error comes from.
     fn explain(&self, unit: usize, error: DataFusionError) -> DataFusionError {
         match self {
-            Self::Scan(_, names) => match names.get(unit) {
+            Self::Scan(_, names, _) => match names.get(unit) {
                 Some(name) => error.context(format!("reading {name} to make it resident")),
                 None => error,
             },
@@ -338,7 +349,8 @@ async fn read_unit(
     let mut rows = 0;
     while let Some(batch) = stream.try_next().await.map_err(explain)? {
         rows += batch.num_rows();
-        for (encoder, column) in encoders.iter_mut().zip(batch.columns()) {
+        let columns = units.reads().take(&batch).map_err(explain)?;
+        for (encoder, column) in encoders.iter_mut().zip(&columns) {
             encoder.push(column)?;
         }
         // Files are read without waiting for anything: here is where a reader is told to stop.

@@ -25,8 +25,8 @@ impl TableCache {
         work: &LoadFor,
     ) -> Result<Arc<LoadedTable>> {
         let wanted = &wanted(source, request.columns, request.needs_codes)[..];
-        let columns = request.columns.to_vec();
-        let units = Units::Stored(rows.partitions.concat(), columns);
+        let reads = source.fields.reads(request.columns);
+        let units = Units::Stored(rows.partitions.concat(), reads);
         let request = LoadRequest {
             source,
             columns: wanted,

@@ -9,6 +9,8 @@
 //! determines their position in the columns (`row_groups`), so that a unit is encoded and copied while later ones are
 //! decoded (`load`, `preallocated`), and kernels process the rows in place while others are read (`progress`).
 //!
+//! The fields of structs are columns of their own, behind those of the table (`struct_fields`).
+//!
 //! All columns of a table have one canonical row order, however the scan was split: files by path and ranges by
 //! position, the batches of memory tables as the cache first saw them. Files that are added to a table of which columns are
 //! resident come behind those that were there, so that its columns grow by the new rows (`grow`).
@@ -36,6 +38,7 @@ mod resident;
 mod row_groups;
 mod sealed;
 mod source;
+mod struct_fields;
 mod whole_files;
 
 pub use cache::{ResidentColumn, TableCache};
@@ -49,4 +52,5 @@ pub(crate) use progress::{LoadProgress, WithdrawOnDrop};
 pub use resident::{ResidentExec, ResidentProvider, ResidentTable};
 pub use sealed::{ChosenRows, SealedScanExec};
 pub use source::{ScanAnalysis, TableSource};
+pub use struct_fields::take_field;
 pub use whole_files::whole_files;

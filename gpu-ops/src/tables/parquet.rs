@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::cache::TableCache;
 use super::entries::numbers;
 use super::files::FileTable;
-use super::load::{LoadRequest, Reader, Units, stopped};
+use super::load::{LoadRequest, Reader, stopped};
 use super::parquet_chunks::{ChunkSource, ParquetTable, RowGroup, values_in};
 use super::parquet_finish::{Finished, finish};
 use super::preallocated::{SharedPools, purpose};
@@ -172,7 +172,7 @@ impl TableCache {
         let mut counts = ChunkCounts::default();
         let fields: Vec<FieldRef> = wanted
             .iter()
-            .map(|column| Arc::clone(&source.schema.fields()[*column]))
+            .map(|column| Arc::clone(&source.schema().fields()[*column]))
             .collect();
         let policies = self.policies(columns);
         let pools = SharedPools {
@@ -289,10 +289,10 @@ impl TableCache {
             }
             let groups: Vec<&RowGroup> = share.iter().map(|r| &chunks.groups[r.group]).collect();
             let units = groups.iter().map(|group| group.unit.clone()).collect();
-            let (scan, names) = table.scan(units, &wanted[at..=at])?;
+            let units = table.scan(units, &wanted[at..=at])?;
             let encoding = (fields[at].data_type().clone(), policies[at]);
             let reader = Reader {
-                units: Arc::new(Units::Scan(scan, names)),
+                units: Arc::new(units),
                 encodings: [encoding].into(),
                 ctx: Arc::clone(ctx),
                 write: None,

@@ -200,9 +200,18 @@ impl FileTable {
         if self.config.expr_adapter_factory.is_some() {
             return Err(Reason::Schema);
         }
-        let schema = self.config.file_source().table_schema().table_schema();
-        let field = schema.fields().get(column).ok_or(Reason::Schema)?;
+        let fields = self.fields.schema().fields();
+        let field = fields.get(column).ok_or(Reason::Schema)?;
         let file = metadata.file_metadata();
+        if self.fields.is_field(column) {
+            // Whether a struct is there, no column of the file says.
+            let names = self.fields.names(column).ok_or(Reason::Nested)?;
+            let leaf = self.fields.in_parquet(column, file.schema_descr());
+            let leaf = leaf.ok_or(Reason::Schema)?;
+            let own = within(own, names).ok_or(Reason::Schema)?;
+            let descr = file.schema_descr().column(leaf);
+            return values_of(field.data_type(), own, &descr).map(|values| (leaf, values));
+        }
         let found = parquet_column(file.schema_descr(), own, field.name());
         let (leaf, own) = found.ok_or(match own.field_with_name(field.name()) {
             Ok(_) => Reason::Nested,
@@ -213,21 +222,33 @@ impl FileTable {
     }
 }
 
+/// The type of the field that these names lead to, through structs, in the schema of a file.
+fn within<'a>(schema: &'a Schema, names: &[String]) -> Option<&'a DataType> {
+    let (column, fields) = names.split_first()?;
+    let column = schema.field_with_name(column).ok()?.data_type();
+    fields.iter().try_fold(column, |around, name| {
+        let DataType::Struct(within) = around else {
+            return None;
+        };
+        Some(within.find(name)?.1.data_type())
+    })
+}
+
 /// How the values of a column of a file lie, if the device decodes them to the table's type.
 fn values_of(
     table: &DataType,
     file: &DataType,
     descr: &ColumnDescriptor,
 ) -> std::result::Result<ValueKind, Reason> {
-    if descr.max_rep_level() > 0 || descr.max_def_level() > 1 || descr.path().parts().len() != 1 {
+    if descr.max_rep_level() > 0 {
         return Err(Reason::Nested);
     }
-    let optional = descr.max_def_level() == 1;
+    let levels = u32::try_from(descr.max_def_level()).map_err(|_| Reason::Nested)?;
     let of = |kind, bytes| {
         Ok(ValueKind {
             kind,
             bytes,
-            optional,
+            levels,
             utf8: !is_binary(table),
         })
     };

@@ -85,7 +85,9 @@ impl TableCache {
             )));
         }
         let storable = |data_type: &DataType| is_storable(data_type);
-        let fields = source.schema.fields().iter().enumerate();
+        // Structs are held by their fields.
+        let fields = source.schema().fields().iter().enumerate();
+        let fields = fields.filter(|(_, field)| !matches!(field.data_type(), DataType::Struct(_)));
         let (held, skipped): (Vec<_>, Vec<_>) = fields.partition(|(_, f)| storable(f.data_type()));
         let columns: Vec<usize> = held.iter().map(|(column, _)| *column).collect();
         let table = self.get_or_load(source, &columns, &[], ctx, stream).await?;

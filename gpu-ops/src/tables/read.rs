@@ -117,8 +117,7 @@ impl TableCache {
             None
         });
         if let Some(layout) = layout {
-            let (scan, names) = table.scan(layout.units.clone(), &wanted)?;
-            let units = Units::Scan(scan, names);
+            let units = table.scan(layout.units.clone(), &wanted)?;
             if let Some(loaded) = self.load(request, units, Some(layout), offer).await? {
                 return Ok(loaded);
             }
@@ -127,8 +126,7 @@ impl TableCache {
                 source.name()
             );
         }
-        let (scan, names) = table.scan(table.split(&files, ctx), &wanted)?;
-        let units = Units::Scan(scan, names);
+        let units = table.scan(table.split(&files, ctx), &wanted)?;
         let loaded = self.load(request, units, None, None).await?;
         loaded.ok_or_else(unexpected)
     }
@@ -151,7 +149,7 @@ impl TableCache {
         } = request;
         let fields: Vec<FieldRef> = columns
             .iter()
-            .map(|(column, _)| Arc::clone(&source.schema.fields()[*column]))
+            .map(|(column, _)| Arc::clone(&source.schema().fields()[*column]))
             .collect();
         let policies = self.policies(columns);
         let types = fields.iter().map(|field| field.data_type().clone());

@@ -140,14 +140,32 @@ impl FileTable {
         Ok(metadata.fetch_metadata().await?)
     }
 
+    /// What a file tells of the values of a column.
+    fn told<'a>(
+        &'a self,
+        column: usize,
+        metadata: &'a ParquetMetaData,
+    ) -> Option<StatisticsConverter<'a>> {
+        let field = self.fields.schema().fields().get(column)?;
+        let file = metadata.file_metadata().schema_descr();
+        let converter = match self.fields.is_field(column) {
+            true => {
+                let leaf = self.fields.in_parquet(column, file)?;
+                StatisticsConverter::from_column_index(leaf, field, file)
+            }
+            false => {
+                let schema = self.config.file_source().table_schema().table_schema();
+                StatisticsConverter::try_new(field.name(), schema, file)
+            }
+        };
+        converter.ok()
+    }
+
     /// The order of the row groups of a column of numbers, over all files; `None` when they overlap.
     fn order(&self, column: usize, files: &[Arc<ParquetMetaData>]) -> Option<Order> {
-        let schema = self.config.file_source().table_schema().table_schema();
-        let field = schema.fields().get(column)?;
         let (mut order, mut before) = (Order::Strict, None);
         for metadata in files.iter().filter(|m| !m.row_groups().is_empty()) {
-            let parquet = metadata.file_metadata().schema_descr();
-            let converter = StatisticsConverter::try_new(field.name(), schema, parquet).ok()?;
+            let converter = self.told(column, metadata)?;
             let bounds = all_bounds(&converter, metadata.row_groups())?;
             let (first, last, strict) = order_of(&bounds).ok()??;
             if before.is_some_and(|before| before > first) {
@@ -163,15 +181,13 @@ impl FileTable {
 
     /// Does no file have a NULL in the column?
     fn is_whole(&self, column: usize, files: &[Arc<ParquetMetaData>]) -> bool {
-        let schema = self.config.file_source().table_schema().table_schema();
-        let Some(field) = schema.fields().get(column) else {
+        let Some(field) = self.fields.schema().fields().get(column) else {
             return false;
         };
         !field.is_nullable()
             || files.iter().all(|metadata| {
-                let parquet = metadata.file_metadata().schema_descr();
-                let converter = StatisticsConverter::try_new(field.name(), schema, parquet);
-                converter.is_ok_and(|converter| {
+                let converter = self.told(column, metadata);
+                converter.is_some_and(|converter| {
                     // Old files tell of no NULLs by telling nothing.
                     let converter = converter.with_missing_null_counts_as_zero(false);
                     without_nulls(&converter, metadata.row_groups())
@@ -181,15 +197,13 @@ impl FileTable {
 
     /// The range of a column of numbers over all files.
     fn range(&self, column: usize, files: &[Arc<ParquetMetaData>]) -> Option<(i128, i128)> {
-        let schema = self.config.file_source().table_schema().table_schema();
-        let field = schema.fields().get(column)?;
+        let field = self.fields.schema().fields().get(column)?;
         if !is_number(field.data_type()) {
             return None;
         }
         let mut range = Range::Known(None);
         for metadata in files {
-            let parquet = metadata.file_metadata().schema_descr();
-            let converter = StatisticsConverter::try_new(field.name(), schema, parquet).ok()?;
+            let converter = self.told(column, metadata)?;
             range.add(&converter, metadata.row_groups());
         }
         match range {

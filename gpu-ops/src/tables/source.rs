@@ -16,6 +16,7 @@ use super::input::InputExec;
 use super::memory::MemoryTable;
 use super::resident::{ResidentExec, ResidentTable};
 use super::sealed::SealedScanExec;
+use super::struct_fields::StructFields;
 use crate::error::Result;
 
 /// A scan, split into its table and the operations on the table's rows.
@@ -37,7 +38,7 @@ pub struct ScanAnalysis {
 #[derive(Clone)]
 pub struct TableSource {
     pub(super) name: Arc<str>,
-    pub(super) schema: SchemaRef,
+    pub(super) fields: Arc<StructFields>,
     pub(super) kind: Kind,
 }
 
@@ -71,7 +72,8 @@ impl TableSource {
                 column_of_output: exec.projection.clone(),
                 source: Self {
                     name: Arc::clone(exec.table.name()),
-                    schema: exec.table.schema(),
+                    // Columns that were made on the device have no structs.
+                    fields: Arc::new(StructFields::none(&exec.table.schema())),
                     kind: Kind::Resident(Arc::clone(&exec.table)),
                 },
                 exact_filter: None,
@@ -84,7 +86,7 @@ impl TableSource {
                 column_of_output: (0..schema.fields().len()).collect(),
                 source: Self {
                     name: Arc::clone(exec.label()),
-                    schema,
+                    fields: Arc::new(StructFields::of(&schema)),
                     kind: Kind::Input(exec.number()),
                 },
                 exact_filter: None,
@@ -106,7 +108,7 @@ impl TableSource {
                 column_of_output: scan.column_of_output,
                 source: Self {
                     name: scan.table.name().into(),
-                    schema: scan.schema,
+                    fields: Arc::clone(&scan.table.fields),
                     kind: Kind::Files(Arc::new(scan.table)),
                 },
                 exact_filter: scan.exact_filter,
@@ -124,7 +126,7 @@ impl TableSource {
                 source: Self {
                     name: "memory table".into(),
                     kind: Kind::Memory(Arc::new(MemoryTable::of(config))),
-                    schema,
+                    fields: Arc::new(StructFields::of(&schema)),
                 },
                 exact_filter: None,
                 limit: None,
@@ -139,7 +141,7 @@ impl TableSource {
             column_of_output: (0..schema.fields().len()).collect(),
             source: Self {
                 name: plan.name().into(),
-                schema,
+                fields: Arc::new(StructFields::of(&schema)),
                 kind: Kind::Plan(Arc::clone(plan)),
             },
             exact_filter: None,
@@ -152,14 +154,26 @@ impl TableSource {
         &self.name
     }
 
-    /// All columns of the table; column indexes count in it.
+    /// All columns of the table, and behind them the fields of its structs; column indexes count in it.
     pub fn schema(&self) -> &SchemaRef {
-        &self.schema
+        self.fields.schema()
+    }
+
+    /// The column of the field that `names` lead to within a column of structs; `None` where they lead to none. One that may not be
+    /// NULL is NULL where the next struct around it is that may be. A field of structs has a column that is not loaded.
+    pub fn field_of_struct(&self, column: usize, names: &[&str]) -> Option<usize> {
+        self.fields.field(column, names)
+    }
+
+    /// The column of Booleans that tell where the struct is not NULL that `names` lead to within a column of structs; the column
+    /// itself without any.
+    pub fn presence_of_struct(&self, column: usize, names: &[&str]) -> Option<usize> {
+        self.fields.presence(column, names)
     }
 
     /// Do both stand for the same rows, in one fragment? Anonymous plans are never the same.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.schema == other.schema
+        self.schema() == other.schema()
             && match (&self.kind, &other.kind) {
                 (Kind::Files(a), Kind::Files(b)) => a.is_same(b),
                 (Kind::Memory(a), Kind::Memory(b)) => a.key() == b.key(),

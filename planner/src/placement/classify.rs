@@ -133,6 +133,15 @@ impl Classification {
         matches!(self.kind, Kind::Fragment(..)) || self.children.iter().any(Self::has_fragments)
     }
 
+    /// True when a fragment yields what the query does, but for what is computed as rows leave.
+    pub(super) fn is_device_output(&self) -> bool {
+        match (&self.kind, self.children.as_slice()) {
+            (Kind::Fragment(..), _) => true,
+            (Kind::Plumbing | Kind::Output(_), [input]) => input.is_device_output(),
+            _ => false,
+        }
+    }
+
     /// True when any part of the plan reads a table.
     pub(super) fn reads_tables(&self) -> bool {
         self.table_rows || self.device_rows || self.children.iter().any(Self::reads_tables)
@@ -141,14 +150,7 @@ impl Classification {
 
 /// Is the projection, which stays on the CPU, above nothing but a fragment and exchanges?
 fn is_at_output(plan: &Arc<dyn ExecutionPlan>, children: &[Classification]) -> bool {
-    fn yields_fragment(node: &Classification) -> bool {
-        match (&node.kind, node.children.as_slice()) {
-            (Kind::Fragment(..), _) => true,
-            (Kind::Plumbing | Kind::Output(_), [input]) => yields_fragment(input),
-            _ => false,
-        }
-    }
-    plan.is::<ProjectionExec>() && matches!(children, [input] if yields_fragment(input))
+    plan.is::<ProjectionExec>() && matches!(children, [input] if input.is_device_output())
 }
 
 /// What `plan` is, and over which inputs a fragment was too dear for it; it is not priced again where `dear` tells them.

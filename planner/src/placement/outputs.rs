@@ -73,16 +73,24 @@ pub(super) fn pulled_up(
             _ => Arc::clone(plan),
         });
     }
-    let wraps = ["AnalyzeExec", "DataSinkExec", "OutputRequirementExec"].contains(&plan.name());
-    match plan.children().as_slice() {
-        [input] if wraps => {
+    match wraps(plan) {
+        Some(input) => {
             let pulled = pulled_up(input, config)?;
             match Arc::ptr_eq(&pulled, input) {
                 true => Ok(Arc::clone(plan)),
                 false => replace_children_if_necessary(Arc::clone(plan), vec![pulled]),
             }
         }
-        _ => Ok(Arc::clone(plan)),
+        None => Ok(Arc::clone(plan)),
+    }
+}
+
+/// The query in an operator that makes something of all of its output.
+pub(super) fn wraps(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
+    let wraps = ["AnalyzeExec", "DataSinkExec", "OutputRequirementExec"].contains(&plan.name());
+    match plan.children().as_slice() {
+        [input] if wraps => Some(*input),
+        _ => None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::*;
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::{DataType, Field, Fields, Schema};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::{Compression, Encoding};
 use datafusion::parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
@@ -238,6 +238,18 @@ fn serves(encoding: Encoding, name: &str) -> bool {
     }
 }
 
+/// The columns of a file, by the names that lead to them.
+fn leaves(fields: &Fields, around: &[String]) -> Vec<Vec<String>> {
+    let paths = fields.iter().flat_map(|field| {
+        let path = [around, std::slice::from_ref(field.name())].concat();
+        match field.data_type() {
+            DataType::Struct(within) => leaves(within, &path),
+            _ => vec![path],
+        }
+    });
+    paths.collect()
+}
+
 pub(super) fn write(path: &Path, batch: &RecordBatch, written: &Written) {
     let version = match written.version {
         1 => WriterVersion::PARQUET_1_0,
@@ -256,11 +268,12 @@ pub(super) fn write(path: &Path, batch: &RecordBatch, written: &Written) {
         .set_max_row_group_row_count(Some(written.group_rows))
         .set_dictionary_page_size_limit(written.dictionary_bytes);
     if let Some(encoding) = written.encoding {
-        for field in batch.schema().fields() {
-            let column = || ColumnPath::from(field.name().as_str());
-            properties = properties.set_column_dictionary_enabled(column(), false);
-            if serves(encoding, field.name()) {
-                properties = properties.set_column_encoding(column(), encoding);
+        for path in leaves(batch.schema().fields(), &[]) {
+            let serves = path.last().is_some_and(|name| serves(encoding, name));
+            let column = ColumnPath::from(path);
+            properties = properties.set_column_dictionary_enabled(column.clone(), false);
+            if serves {
+                properties = properties.set_column_encoding(column, encoding);
             }
         }
     }

@@ -6,6 +6,7 @@ mod corpus;
 mod damaged;
 mod files;
 mod strings;
+mod structs;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -5,6 +5,7 @@
 
 mod aggregate;
 mod beside;
+mod fields;
 mod grouping;
 mod grouping_sets;
 mod inputs;
@@ -77,7 +78,7 @@ pub fn convert(plan: &Arc<dyn ExecutionPlan>, inputs: &Inputs) -> Result<RelRef,
         inputs: inputs.clone(),
         ..Converter::default()
     };
-    let rel = converter.plan(plan)?;
+    let rel = fields::without_structs(&converter.plan(plan)?);
     let output = plan
         .schema()
         .fields()
@@ -256,7 +257,10 @@ impl Converter {
         if plan.is::<PlaceholderRowExec>() {
             return nulls(plan, Rel::one());
         }
-        let scan = scan::scan(plan)?;
+        let mut scan = scan::scan(plan)?;
+        for expr in scan.filters.iter_mut().chain(&mut scan.columns) {
+            *expr = fields::of_table(expr, &scan.table)?;
+        }
         let mut used = BTreeSet::new();
         for expr in scan.filters.iter().chain(&scan.columns) {
             expr.apply(|e| {
@@ -295,7 +299,7 @@ impl Converter {
             split(filter, &mut conjuncts);
         }
         let rows = Rel::filter(rows, in_order(conjuncts));
-        let (rows, columns) = self.translate_all(rows, &columns)?;
+        let (rows, columns) = self.translated(rows, &columns, true)?;
         let in_place = columns.len() == rows.columns.len()
             && columns
                 .iter()
@@ -339,18 +343,18 @@ impl Converter {
         self.translated(input, exprs, false)
     }
 
-    /// As [`Self::translate_all`]; where `lists` are passed on, columns of them are among the expressions.
+    /// As [`Self::translate_all`]; where `passed`, columns of lists and of structs are among the expressions.
     fn translated(
         &self,
         input: RelRef,
         exprs: &[Arc<dyn PhysicalExpr>],
-        lists: bool,
+        passed: bool,
     ) -> Result<(RelRef, Vec<Expr>), Reason> {
-        let mut rel = input;
+        let (mut rel, exprs) = fields::beside(input, exprs)?;
         let mut beside: Vec<usize> = Vec::new();
         let mut prepared = Vec::with_capacity(exprs.len());
         let width = rel.columns.len();
-        for expr in exprs {
+        for expr in &exprs {
             let mut unknown = false;
             let replaced = Arc::clone(expr).transform_down(|e| {
                 let Some(subquery) = e.downcast_ref::<ScalarSubqueryExpr>() else {
@@ -385,7 +389,7 @@ impl Converter {
             .iter()
             .map(|e| {
                 let column = e.downcast_ref::<Column>().map(Column::index);
-                let column = column.filter(|i| lists && is_list(&rel, *i));
+                let column = column.filter(|i| passed && is_passed(&rel, *i));
                 match column {
                     Some(column) => Ok(rel.column(column)),
                     None => translate(e, &mut scope),
@@ -396,10 +400,11 @@ impl Converter {
     }
 }
 
-/// Does a column refer to lists?
-fn is_list(rel: &RelRef, column: usize) -> bool {
+/// Does a column refer to lists, or has it structs?
+fn is_passed(rel: &RelRef, column: usize) -> bool {
     let column = rel.columns.get(column);
-    column.is_some_and(|column| list_of(&column.data_type).is_some())
+    let data_type = column.map(|column| &column.data_type);
+    data_type.is_some_and(|of| list_of(of).is_some() || fields::is_struct(of))
 }
 
 /// AND is commutative: what can fail runs on the rows that the rest has left.

@@ -30,6 +30,7 @@ mod phases;
 mod ranges;
 mod sets;
 mod strings;
+mod structs;
 mod subqueries;
 mod tables;
 pub(crate) mod tpch;
