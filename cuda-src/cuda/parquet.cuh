@@ -39,6 +39,7 @@ static const u32 KIND_CODE = 6;    // the number of a string in the chunk's dict
 static const u32 KIND_BIT = 7;
 static const u32 KIND_BYTES = 8;  // strings as they are
 static const u32 KIND_INT96 = 9;  // nanoseconds of a day, and the Julian day in four bytes behind them
+static const u32 KIND_PRESENCE = 10;  // no values: is a struct around them there?
 
 // Levels whose length stands in front of them.
 static const u32 LEVELS_PREFIXED = 0xffffffffu;

@@ -15,16 +15,16 @@
 #include "parquet_strings.cuh"
 
 // The bitmap of the page's rows from its levels, in `words`, and behind it the values before each word. Answers the number
-// of values, or more than there are rows when the levels are malformed; without NULLs nothing is written. A row has a value at
-// level `present`.
-WL_OUTLINED u32 expand_levels(const u8* levels, u32 bytes, u32 present, const ParquetPage& page, PageShared& shared) {
+// of values, or more than there are rows when the levels are malformed; without NULLs nothing is written.
+WL_OUTLINED u32 expand_levels(const u8* levels, u32 bytes, const ParquetPage& page, const ParquetChunk& chunk,
+                              PageShared& shared) {
   const u32 malformed = 0xffffffffu;
-  const u32 width = 32 - (u32)__clz((int)present);
+  const u32 width = 32 - (u32)__clz((int)chunk.levels), present = chunk.present;
   if (threadIdx.x == 0) {
     shared.at = 0;
     shared.error = 0;
     read_runs(levels, bytes, width, 0, page.rows, shared);
-    shared.first = shared.runs == 1 && shared.packed[0] == 0 && shared.where[0] == present && shared.starts[1] == page.rows;
+    shared.first = shared.runs == 1 && shared.packed[0] == 0 && shared.where[0] >= present && shared.starts[1] == page.rows;
   }
   __syncthreads();
   if (shared.error != 0) return malformed;
@@ -41,7 +41,7 @@ WL_OUTLINED u32 expand_levels(const u8* levels, u32 bytes, u32 present, const Pa
       u32 bits = 0;
       WL_NO_UNROLL
       for (u32 row = low; row < high; ++row)
-        bits |= (u32)(run_value(levels, width, row, shared) == present) << (row - word * 32);
+        bits |= (u32)(run_value(levels, width, row, shared) >= present) << (row - word * 32);
       page.words[word] |= bits;
     }
     first = end;
@@ -118,6 +118,18 @@ WL_OUTLINED void put_validity(const ParquetPage& page, const ParquetChunk& chunk
   }
 }
 
+// A bit for each of the page's rows: is the struct there?
+WL_OUTLINED void put_presence(const ParquetPage& page, const ParquetChunk& chunk, u32 values, PageShared& shared) {
+  for (u32 row = threadIdx.x; row < page.rows; row += blockDim.x) {
+    const bool there = values == page.rows || (page.words[row / 32] >> row % 32 & 1) != 0;
+    put_code(chunk.data, page.first_row + row, chunk.width, (u64)there - (u64)chunk.base);
+  }
+  if (threadIdx.x == 0 && page.rows > 0) {
+    shared.least = values == page.rows ? 1 : 0;
+    shared.greatest = values > 0 ? 1 : 0;
+  }
+}
+
 // Decodes a page; the answer is what is wrong with it.
 WL_DEVICE u32 decode_page(const ParquetPage& page, const ParquetChunk& chunk, PageShared& shared, u32& nulls) {
   const u8* section = page.body;
@@ -132,12 +144,16 @@ WL_DEVICE u32 decode_page(const ParquetPage& page, const ParquetChunk& chunk, Pa
       bytes -= 4;
     }
     if (level_bytes > bytes) return PAGE_TRUNCATED;
-    values = expand_levels(section, level_bytes, chunk.levels, page, shared);
+    values = expand_levels(section, level_bytes, page, chunk, shared);
     if (values > page.rows) return PAGE_LEVELS;
     section += level_bytes;
     bytes -= level_bytes;
-    nulls = page.rows - values;
+    if (chunk.kind != KIND_PRESENCE) nulls = page.rows - values;
     if (nulls > 0 && chunk.validity == 0) return PAGE_NULLS;
+  }
+  if (chunk.kind == KIND_PRESENCE) {
+    put_presence(page, chunk, values, shared);
+    return 0;
   }
   if (chunk.kind == KIND_BYTES) {
     const u32 error = index_strings(page, chunk, section, bytes, values, shared);

@@ -23,12 +23,12 @@ pub use column_texts::{ColumnTextArgs, column_texts};
 pub use copy_runs::{COPY_RUN_WORDS, COPY_RUNS_THREADS, CopyRunsArgs, copy_runs};
 pub use parquet::{
     PARQUET_KIND_BIT, PARQUET_KIND_BYTES, PARQUET_KIND_CODE, PARQUET_KIND_F32, PARQUET_KIND_F64,
-    PARQUET_KIND_FIXED, PARQUET_KIND_I32, PARQUET_KIND_I64, PARQUET_KIND_INT96, PARQUET_KIND_U32,
-    PARQUET_LEVELS_PREFIXED, PARQUET_LZ4_RAW, PARQUET_NO_DATA, PARQUET_SHARED_BYTES,
-    PARQUET_SNAPPY, PARQUET_TAG_BYTES, PARQUET_THREADS, ParquetArgs, ParquetChunk,
-    ParquetNarrowArgs, ParquetPage, ParquetPlace, ParquetPlaceArgs, ParquetRemapArgs,
-    ParquetResult, ParquetShiftArgs, ParquetSpan, ParquetValidityArgs, parquet_decode,
-    parquet_decompress, parquet_finish, parquet_strings,
+    PARQUET_KIND_FIXED, PARQUET_KIND_I32, PARQUET_KIND_I64, PARQUET_KIND_INT96,
+    PARQUET_KIND_PRESENCE, PARQUET_KIND_U32, PARQUET_LEVELS_PREFIXED, PARQUET_LZ4_RAW,
+    PARQUET_NO_DATA, PARQUET_SHARED_BYTES, PARQUET_SNAPPY, PARQUET_TAG_BYTES, PARQUET_THREADS,
+    ParquetArgs, ParquetChunk, ParquetNarrowArgs, ParquetPage, ParquetPlace, ParquetPlaceArgs,
+    ParquetRemapArgs, ParquetResult, ParquetShiftArgs, ParquetSpan, ParquetValidityArgs,
+    parquet_decode, parquet_decompress, parquet_finish, parquet_strings,
 };
 pub use partition::{
     COLUMN_VALUES, MOST_PARTITION_COLUMNS, MoveColumnArgs, PARTITION_HISTOGRAM_DIGITS,

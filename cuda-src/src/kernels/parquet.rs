@@ -62,8 +62,8 @@ kernel_args! {
         pub levels: u32,
         /// 1: strings are of characters, and checked to be UTF-8.
         pub utf8: u32,
-        /// Unused.
-        pub pad: u32,
+        /// The least definition level of a row that is there: that of a value, or of the struct around it that is asked for.
+        pub present: u32,
     }
 
     /// What became of a page.
@@ -213,6 +213,8 @@ pub const PARQUET_KIND_BIT: u32 = 7;
 pub const PARQUET_KIND_BYTES: u32 = 8;
 /// Nanoseconds of a day, and the day.
 pub const PARQUET_KIND_INT96: u32 = 9;
+/// No values: a bit a row that tells whether a struct around them is there.
+pub const PARQUET_KIND_PRESENCE: u32 = 10;
 /// Threads of a block of the kernels over pages.
 pub const PARQUET_THREADS: u32 = 128;
 /// Dynamic shared memory of the kernels over pages, in bytes: more than their structs.

@@ -17,6 +17,8 @@ pub(crate) struct ValueKind {
     pub(crate) bytes: u32,
     /// The definition level of a value: how many fields around it, and itself, may be NULL. Smaller ones are those of NULLs.
     pub(crate) levels: u32,
+    /// The least level of a row that is there: that of a value, or of a struct around it.
+    pub(crate) present: u32,
     /// Are strings of characters, which have to be UTF-8?
     pub(crate) utf8: bool,
 }

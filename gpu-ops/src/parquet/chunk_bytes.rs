@@ -151,6 +151,7 @@ mod tests {
                 kind: 0,
                 bytes: 4,
                 levels: 0,
+                present: 0,
                 utf8: true,
             },
             first_row: 0,

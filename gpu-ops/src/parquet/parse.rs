@@ -67,6 +67,8 @@ pub(super) fn parse(
 /// Does the device decode values of this kind in this encoding?
 fn takes(values: ValueKind, encoding: u32) -> bool {
     match (values.kind, encoding) {
+        // Values are not looked at.
+        (k::PARQUET_KIND_PRESENCE, _) => true,
         (k::PARQUET_KIND_CODE, encoding) => encoding == encoding::RLE_DICTIONARY,
         (k::PARQUET_KIND_BYTES, encoding) if values.bytes > 0 => {
             [encoding::PLAIN, encoding::RLE_DICTIONARY].contains(&encoding)

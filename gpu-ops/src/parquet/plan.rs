@@ -194,7 +194,7 @@ impl Plan {
             width: chunk.target.width,
             levels: chunk.values.levels,
             utf8: chunk.values.utf8.into(),
-            pad: 0,
+            present: chunk.values.present,
         });
         self.ranges.push(Some((first_page..self.pages.len(), used)));
         Ok(ChunkFacts::default())

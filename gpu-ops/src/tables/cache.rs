@@ -13,11 +13,12 @@ use super::entries::{
     Anchor, Form, Found, Resident, State, Table, TableKey, Wanted, describe, is_pinned, missing_of,
     numbers, wanted,
 };
-use super::load::{ColumnRequest, LoadFor, LoadRequest, Units, changed_meanwhile, unexpected};
+use super::load::{ColumnRequest, LoadFor, LoadRequest, changed_meanwhile, unexpected};
 use super::loaded::LoadedTable;
 use super::parquet_kernels::ParquetKernels;
 use super::progress::{Coming, LoadProgress, Offer};
 use super::source::{Kind, TableSource};
+use super::units::Units;
 use crate::column::{Column, ColumnRoom, StringPolicy};
 use crate::device::Stream;
 use crate::device::traced::TracedDevice;

@@ -22,9 +22,9 @@ use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 
 use super::disk::unchanged_on_disk;
-use super::load::Units;
 use super::sealed::ChosenRows;
 use super::struct_fields::StructFields;
+use super::units::Units;
 use super::whole_files::{unsupported, whole_files};
 use crate::error::{GpuError, Result};
 

@@ -4,29 +4,21 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
-use datafusion::datasource::source::DataSource;
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 use tokio::task::{JoinError, JoinSet};
 
 use super::entries::Wanted;
-use super::input::StoredBatch;
 use super::source::TableSource;
-use super::struct_fields::Reads;
+use super::units::Units;
 use crate::column::{ChunkEncoder, ColumnRoom, Segment, StringPolicy, StringSorter};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::parquet::ParquetReader;
 use crate::query::Query;
 use crate::trace::{Trace, Track, Work};
-
-/// Rows of a memory table that one unit of work has at most.
-const UNIT_ROWS: usize = 1 << 18;
 
 /// Columns, and of which of them the strings must be codes.
 #[derive(Debug, Clone, Copy)]
@@ -61,18 +53,6 @@ pub(crate) struct LoadFor {
     pub(crate) sorter: Option<Arc<dyn StringSorter>>,
 }
 
-/// The work of reading a table, in units whose order is the order of the rows.
-pub(super) enum Units {
-    /// A partition of a scan of the columns that are read; the name of the file of each, for errors.
-    Scan(Arc<dyn DataSource>, Vec<String>, Reads),
-    /// Slices of record batches each.
-    Batches(Vec<RecordBatch>, Reads),
-    /// A partition of a plan each.
-    Plan(Arc<dyn ExecutionPlan>, Reads),
-    /// A batch of an input each.
-    Stored(Vec<StoredBatch>, Reads),
-}
-
 /// What was read, packed.
 pub(super) struct Packed {
     pub(super) rows: usize,
@@ -86,100 +66,6 @@ pub(super) struct PackedUnit {
     pub(super) rows: usize,
     /// By column.
     pub(super) segments: Vec<Segment>,
-}
-
-impl Units {
-    /// Slices of these batches.
-    pub(super) fn of_batches(batches: &[RecordBatch], reads: Reads) -> Self {
-        let slices = batches.iter().flat_map(|batch| {
-            (0..batch.num_rows())
-                .step_by(UNIT_ROWS)
-                .map(|start| batch.slice(start, UNIT_ROWS.min(batch.num_rows() - start)))
-        });
-        Self::Batches(slices.collect(), reads)
-    }
-
-    fn count(&self) -> usize {
-        match self {
-            Self::Scan(_, names, _) => names.len(),
-            Self::Batches(batches, _) => batches.len(),
-            Self::Plan(plan, _) => plan.output_partitioning().partition_count(),
-            Self::Stored(batches, _) => batches.len(),
-        }
-    }
-
-    fn reads(&self) -> &Reads {
-        match self {
-            Self::Scan(_, _, reads)
-            | Self::Batches(_, reads)
-            | Self::Plan(_, reads)
-            | Self::Stored(_, reads) => reads,
-        }
-    }
-
-    /// The batches of a unit, of the columns that are read.
-    fn open(
-        &self,
-        unit: usize,
-        ctx: &Arc<TaskContext>,
-    ) -> Result<BoxStream<'static, Result<RecordBatch, DataFusionError>>, DataFusionError> {
-        Ok(match self {
-            // Not by way of its plan node, which would cut the batches small again.
-            Self::Scan(source, ..) => source.open(unit, Arc::clone(ctx))?.boxed(),
-            Self::Batches(batches, reads) => {
-                let batch = batches[unit]
-                    .project(&reads.columns)
-                    .map_err(DataFusionError::from);
-                futures::stream::iter([batch]).boxed()
-            }
-            Self::Plan(plan, reads) => {
-                let columns = reads.columns.clone();
-                let stream = plan.execute(unit, Arc::clone(ctx))?;
-                stream
-                    .map(move |batch| Ok(batch?.project(&columns)?))
-                    .boxed()
-            }
-            Self::Stored(batches, reads) => {
-                let columns = reads.columns.clone();
-                match &batches[unit] {
-                    StoredBatch::Memory(batch) => {
-                        let batch = batch.project(&columns).map_err(DataFusionError::from);
-                        futures::stream::iter([batch]).boxed()
-                    }
-                    file => {
-                        let file = file.clone();
-                        let read = async move {
-                            let read = tokio::task::spawn_blocking(move || file.read()).await;
-                            let batch = read.map_err(|e| DataFusionError::External(e.into()))?;
-                            Ok(batch?.project(&columns)?)
-                        };
-                        futures::stream::once(read).boxed()
-                    }
-                }
-            }
-        })
-    }
-
-    /// Whose rows a unit has, for profiles.
-    fn name(&self, unit: usize) -> &str {
-        match self {
-            Self::Scan(_, names, _) => names.get(unit).map_or("a file", String::as_str),
-            Self::Batches(..) => "record batches",
-            Self::Plan(plan, _) => plan.name(),
-            Self::Stored(..) => "an input",
-        }
-    }
-
-    /// Say where an error comes from.
-    fn explain(&self, unit: usize, error: DataFusionError) -> DataFusionError {
-        match self {
-            Self::Scan(_, names, _) => match names.get(unit) {
-                Some(name) => error.context(format!("reading {name} to make it resident")),
-                None => error,
-            },
-            Self::Batches(..) | Self::Plan(..) | Self::Stored(..) => error,
-        }
-    }
 }
 
 /// What is done with a unit once it is packed, on a thread that may block. False: it is not what was expected.

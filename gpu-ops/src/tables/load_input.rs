@@ -7,9 +7,10 @@ use datafusion::execution::TaskContext;
 use super::cache::TableCache;
 use super::entries::wanted;
 use super::input::InputRows;
-use super::load::{ColumnRequest, LoadFor, LoadRequest, Units, unexpected};
+use super::load::{ColumnRequest, LoadFor, LoadRequest, unexpected};
 use super::loaded::LoadedTable;
 use super::source::TableSource;
+use super::units::Units;
 use crate::column::ColumnRoom;
 use crate::error::Result;
 

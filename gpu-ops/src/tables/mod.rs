@@ -39,6 +39,7 @@ mod row_groups;
 mod sealed;
 mod source;
 mod struct_fields;
+mod units;
 mod whole_files;
 
 pub use cache::{ResidentColumn, TableCache};

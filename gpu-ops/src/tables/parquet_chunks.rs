@@ -190,6 +190,32 @@ impl FileTable {
         Ok(Some(table))
     }
 
+    /// The smallest of the file's columns that tells whether a struct is there, and how.
+    fn presence(
+        &self,
+        column: usize,
+        metadata: &ParquetMetaData,
+    ) -> std::result::Result<(usize, ValueKind), Reason> {
+        let file = metadata.file_metadata().schema_descr();
+        let known = self.fields.presence_in_parquet(column, file);
+        let (leaves, present) = known.ok_or(Reason::Nested)?;
+        let bytes = |leaf: &usize| -> i64 {
+            let groups = metadata.row_groups().iter();
+            let chunks = groups.filter_map(|group| group.columns().get(*leaf));
+            chunks.map(ColumnChunkMetaData::compressed_size).sum()
+        };
+        let leaf = leaves.into_iter().min_by_key(bytes).ok_or(Reason::Nested)?;
+        let levels = file.column(leaf).max_def_level();
+        let values = ValueKind {
+            kind: k::PARQUET_KIND_PRESENCE,
+            bytes: 0,
+            levels: u32::try_from(levels).map_err(|_| Reason::Nested)?,
+            present,
+            utf8: false,
+        };
+        Ok((leaf, values))
+    }
+
     /// The file's column for a table column, and how its values lie.
     fn values(
         &self,
@@ -204,8 +230,9 @@ impl FileTable {
         let field = fields.get(column).ok_or(Reason::Schema)?;
         let file = metadata.file_metadata();
         if self.fields.is_field(column) {
-            // Whether a struct is there, no column of the file says.
-            let names = self.fields.names(column).ok_or(Reason::Nested)?;
+            let Some(names) = self.fields.names(column) else {
+                return self.presence(column, metadata);
+            };
             let leaf = self.fields.in_parquet(column, file.schema_descr());
             let leaf = leaf.ok_or(Reason::Schema)?;
             let own = within(own, names).ok_or(Reason::Schema)?;
@@ -249,6 +276,7 @@ fn values_of(
             kind,
             bytes,
             levels,
+            present: levels,
             utf8: !is_binary(table),
         })
     };

@@ -11,12 +11,13 @@ use super::cache::TableCache;
 use super::entries::{Wanted, numbers};
 use super::files::FileTable;
 use super::load::{
-    LoadFor, LoadRequest, Reader, Units, WriteUnit, changed_meanwhile, stopped, unexpected,
+    LoadFor, LoadRequest, Reader, WriteUnit, changed_meanwhile, stopped, unexpected,
 };
 use super::loaded::LoadedTable;
 use super::preallocated::{PreallocatedTable, SharedPools, purpose};
 use super::progress::Offer;
 use super::row_groups::Layout;
+use super::units::Units;
 use crate::column::{Column, ColumnAssembler, StringPolicy, Written};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};

@@ -12,6 +12,7 @@ use arrow::buffer::NullBuffer;
 use arrow::compute::nullif;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::error::DataFusionError;
+use datafusion::parquet::basic::Repetition;
 use datafusion::parquet::schema::types::SchemaDescriptor;
 
 /// The columns of a table, and behind them the fields of its structs.
@@ -156,6 +157,34 @@ impl StructFields {
         file.columns()
             .iter()
             .position(|column| column.path().parts() == names && column.max_rep_level() == 0)
+    }
+
+    /// The columns of a parquet file within the struct that this column tells the presence of, and the definition level from which on
+    /// it is there; `None` for other columns, and where the file has no such struct.
+    pub(super) fn presence_in_parquet(
+        &self,
+        column: usize,
+        file: &SchemaDescriptor,
+    ) -> Option<(Vec<usize>, u32)> {
+        let path = self.path(column).filter(|path| path.is_presence)?;
+        let mut group = file.root_schema();
+        let mut level = 0;
+        for name in &path.names {
+            if !group.is_group() {
+                return None;
+            }
+            let mut within = group.get_fields().iter();
+            group = within.find(|field| field.name() == name)?;
+            match group.get_basic_info().repetition() {
+                Repetition::OPTIONAL => level += 1,
+                Repetition::REQUIRED => {}
+                Repetition::REPEATED => return None,
+            }
+        }
+        let leaves = file.columns().iter().enumerate().filter(|(_, leaf)| {
+            leaf.max_rep_level() == 0 && leaf.path().parts().starts_with(&path.names)
+        });
+        Some((leaves.map(|(at, _)| at).collect(), level))
     }
 
     /// What is to be read of the table for these columns.

@@ -6,7 +6,7 @@ use arrow::array::Array;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use super::query::{Body, Expr, Key, Node, Query, Relation, Select, Source};
-use super::table::Table;
+use super::table::{STRUCTS, Table};
 use super::value::{Value, array};
 
 /// A query.
@@ -161,14 +161,21 @@ pub fn set(key: &str, value: &str) -> String {
 
 /// A statement that makes the table, rows and types, in memory.
 pub fn create_table(of: &Table) -> String {
-    let columns = of.columns.iter().enumerate().map(|(i, column)| {
-        format!(
-            "arrow_cast(column{}, '{}') AS {}",
-            i + 1,
-            column.data_type,
-            column.name
-        )
+    let typed = of.columns.iter().enumerate().map(|(i, column)| {
+        let value = format!("arrow_cast(column{}, '{}')", i + 1, column.data_type);
+        (column, value)
     });
+    let (within, own): (Vec<_>, Vec<_>) = typed.partition(|(column, _)| column.within);
+    let mut columns: Vec<String> = own
+        .iter()
+        .map(|(column, value)| format!("{value} AS {}", column.name))
+        .collect();
+    if !within.is_empty() {
+        let fields = within
+            .iter()
+            .map(|(column, value)| format!("'{}', {value}", column.name));
+        columns.push(format!("named_struct({}) AS {STRUCTS}", list(fields)));
+    }
     let cells: Vec<Vec<String>> = of
         .columns
         .iter()
@@ -192,7 +199,7 @@ pub fn create_table(of: &Table) -> String {
     format!(
         "CREATE TABLE {} AS SELECT {} FROM (VALUES {}) AS v{nothing}",
         of.name,
-        list(columns),
+        list(columns.into_iter()),
         rows.join(", ")
     )
 }

@@ -132,7 +132,8 @@ fn print_cases(arguments: &Arguments) {
         println!("{number} case {seed}: {:?}", case.settings);
         for table in &case.tables {
             let columns = table.columns.iter();
-            let types = columns.map(|column| format!("{} {}", column.name, column.data_type));
+            let types =
+                columns.map(|column| format!("{} {}", column.reference_in_sql(), column.data_type));
             let types: Vec<String> = types.collect();
             println!(
                 "{number} {} rows {} {:?}: {}",

@@ -4,8 +4,9 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{Array, RecordBatch, StructArray};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{DataType, Field, Schema};
 use arrow::error::ArrowError;
 use datafusion::datasource::MemTable;
 use datafusion::error::DataFusionError;
@@ -31,6 +32,21 @@ pub struct Column {
     pub values: Vec<Value>,
     /// Table and column that its values were taken from.
     pub reference: Option<(usize, usize)>,
+    /// Is it a field of the table's column of structs, which is NULL where all of its fields are and may be?
+    pub within: bool,
+}
+
+/// The name of a table's column of structs.
+pub const STRUCTS: &str = "s";
+
+impl Column {
+    /// What refers to it in SQL.
+    pub fn reference_in_sql(&self) -> String {
+        match self.within {
+            true => format!("{STRUCTS}['{}']", self.name),
+            false => self.name.clone(),
+        }
+    }
 }
 
 /// A table and all of its rows.
@@ -96,20 +112,35 @@ impl Table {
         table
     }
 
-    fn schema(&self) -> SchemaRef {
-        let fields = self
-            .columns
-            .iter()
-            .map(|column| Field::new(&column.name, column.data_type.clone(), column.nullable));
-        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
-    }
-
     fn batch(&self) -> Result<RecordBatch, ArrowError> {
-        let arrays = self
-            .columns
-            .iter()
-            .map(|column| array(&column.data_type, &column.values));
-        RecordBatch::try_new(self.schema(), arrays.collect::<Result<_, _>>()?)
+        let (mut fields, mut arrays) = (Vec::new(), Vec::new());
+        let (mut inner, mut within) = (Vec::new(), Vec::new());
+        for column in &self.columns {
+            let field = Field::new(&column.name, column.data_type.clone(), column.nullable);
+            let array = array(&column.data_type, &column.values)?;
+            match column.within {
+                true => {
+                    inner.push(field);
+                    within.push(array);
+                }
+                false => {
+                    fields.push(field);
+                    arrays.push(array);
+                }
+            }
+        }
+        if !within.is_empty() {
+            let nullable = inner.iter().all(Field::is_nullable);
+            let there = nullable.then(|| {
+                (0..self.rows())
+                    .map(|row| within.iter().any(|array| array.is_valid(row)))
+                    .collect::<NullBuffer>()
+            });
+            let structs = StructArray::try_new(inner.into(), within, there)?;
+            fields.push(Field::new(STRUCTS, structs.data_type().clone(), nullable));
+            arrays.push(Arc::new(structs));
+        }
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
     }
 
     /// Makes the table known to a session; `folder` is for files.
@@ -252,6 +283,11 @@ fn draw_table(
         };
         columns.push(column);
     }
+    if random.chance(25) {
+        for column in columns.iter_mut().skip(1) {
+            column.within = random.chance(60);
+        }
+    }
     Table {
         name: format!("t{number}"),
         columns,
@@ -301,6 +337,7 @@ fn draw_key(random: &mut Random, rows: usize) -> Column {
         nullable: random.chance(50),
         values,
         reference: None,
+        within: false,
     }
 }
 
@@ -375,6 +412,7 @@ fn finished(
         nullable: nulls || random.chance(60),
         values,
         reference,
+        within: false,
     }
 }
 

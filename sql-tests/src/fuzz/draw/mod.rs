@@ -70,7 +70,11 @@ fn columns_of(name: &str, alias: &str, tables: &[Table]) -> Vec<Leaf> {
     let columns = table.columns.iter().enumerate();
     columns
         .map(|(c, column)| Leaf {
-            expr: Expr::column(Class::of(&column.data_type), alias, &column.name),
+            expr: Expr::column(
+                Class::of(&column.data_type),
+                alias,
+                &column.reference_in_sql(),
+            ),
             data_type: Some(column.data_type.clone()),
             origin: Some((t, c)),
             reference: column.reference,

@@ -41,7 +41,9 @@ impl Shrinker<'_> {
                     !sql[at + found.len()..].starts_with(|c: char| c.is_alphanumeric())
                 })
             };
-            table.columns.retain(|column| named(&column.name));
+            table
+                .columns
+                .retain(|column| named(&column.reference_in_sql()));
             if table.columns.is_empty() {
                 table.columns.extend(all.into_iter().take(1));
             }
