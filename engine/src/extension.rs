@@ -41,7 +41,7 @@ use crate::rule::WarplineRule;
 /// # Ok(()) }
 /// ```
 pub trait WarplineExt: Sized {
-    /// Adds the settings under `warpline.*`, rules of the analyzer for windows with `FILTER` and for subqueries, and, as the last physical
+    /// Adds the settings under `warpline.*`, rules of the analyzer for windows with `FILTER`, subqueries and fields of structs, and, as the last physical
     /// optimizer rule, a [`WarplineRule`]. The settings start with those of the open device; anything added by an earlier call is replaced.
     ///
     /// Rules of others must come before: while a session is built, call this last. A context keeps its session's id,

@@ -17,7 +17,7 @@ pub fn rules_of_answers() -> [Arc<dyn AnalyzerRule + Send + Sync>; 2] {
     [Arc::new(StructNulls), Arc::new(Decorrelation)]
 }
 
-/// Is it the name of one of them?
+/// Is it the name of a rule of the analyzer of ours?
 pub fn is_name(name: &str) -> bool {
     [WindowFilters::NAME, StructNulls::NAME, Decorrelation::NAME].contains(&name)
 }

@@ -10,6 +10,7 @@ mod calendar;
 mod cast;
 mod combination;
 mod conditional;
+mod fields;
 mod function;
 mod math;
 mod strings;
@@ -31,6 +32,9 @@ use warpline_gpu::graph::list_of;
 
 use crate::reason::{Reason, refuse};
 
+pub use fields::FieldColumns;
+pub(crate) use fields::{Access, with_columns};
+
 /// Most nodes of one expression: substituting projections can multiply them.
 pub(crate) const MAX_NODES: usize = 4096;
 
@@ -42,6 +46,8 @@ pub struct Scope<'a> {
     whole: bool,
     /// Expressions that may still be tried as lookups by combination.
     combining: usize,
+    /// Columns of the schema that are fields of structs.
+    fields: FieldColumns,
 }
 
 /// Most expressions that are tried as lookups by combination, with all that is below them, for one scope.
@@ -55,6 +61,7 @@ impl<'a> Scope<'a> {
             used: Vec::new(),
             whole: false,
             combining: MOST_COMBINED,
+            fields: FieldColumns::default(),
         }
     }
 
@@ -65,7 +72,14 @@ impl<'a> Scope<'a> {
             used: (0..schema.fields().len()).collect(),
             whole: true,
             combining: MOST_COMBINED,
+            fields: FieldColumns::default(),
         }
+    }
+
+    /// The same, some of whose columns are fields of structs.
+    #[must_use]
+    pub fn with_fields(self, fields: FieldColumns) -> Self {
+        Self { fields, ..self }
     }
 
     /// Column `i` of the pipeline's scope is column `used()[i]` of the schema.
@@ -110,6 +124,7 @@ pub fn translate(expr: &Arc<dyn PhysicalExpr>, scope: &mut Scope<'_>) -> Result<
         return refuse(format!("{} is volatile", short(expr)));
     }
     reads_no_list(expr, scope.schema)?;
+    let expr = &scope.fields.replaced(expr)?;
     // Folds constants and removes casts around columns that are compared with constants.
     let simple = PhysicalExprSimplifier::new(scope.schema).simplify(Arc::clone(expr))?;
     node(&simple, scope)

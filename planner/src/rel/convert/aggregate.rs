@@ -27,7 +27,7 @@ use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 use super::grouping::Grouping;
 use super::moments::{self, MomentCall};
 use super::ranked::{self, RankedCall};
-use super::{Inputs, exchange};
+use super::{Inputs, exchange, fields};
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{binary, cast, is_not_null, is_true};
 use crate::rel::{Rel, RelRef};
@@ -70,15 +70,22 @@ pub(super) fn decimal_average(sum: Expr, rows: Expr, data_type: DataType) -> Exp
     binary(BinaryOp::Divide, sum, rows, data_type)
 }
 
-/// What calls compute over rows with the columns of `input`; `lists` counts those of the fragment.
+/// What calls compute over rows with the columns of `input`, which gets some for the fields of structs that they read; `lists` counts those of the fragment.
 pub(super) fn calls(
     calls: &[Arc<AggregateFunctionExpr>],
     filters: &[Option<Arc<dyn PhysicalExpr>>],
-    input: &RelRef,
+    input: &mut RelRef,
     lists: &Cell<usize>,
 ) -> Result<Vec<Call>, Reason> {
+    let mut read: Vec<_> = filters.iter().flatten().cloned().collect();
+    for call in calls {
+        read.extend(call.expressions());
+        read.extend(call.order_bys().iter().map(|key| Arc::clone(&key.expr)));
+    }
+    let (with, columns) = fields::read_by(Arc::clone(input), &read)?;
+    *input = with;
     let schema = input.schema();
-    let mut scope = Scope::whole(&schema);
+    let mut scope = Scope::whole(&schema).with_fields(columns);
     let mut found = Vec::with_capacity(calls.len());
     for (call, filter) in calls.iter().zip(filters) {
         if let Some(ranked) = ranked::call(call, filter.as_ref(), &mut scope, lists)? {

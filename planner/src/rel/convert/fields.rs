@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::physical_expr::expressions::{Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr};
-use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::JoinSide;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
 use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{Expr, Node};
 
@@ -16,81 +16,7 @@ use super::super::expr::{as_column, null, renumber};
 use super::super::walk::bottom_up;
 use super::super::{Join, JoinKind, Rel, RelKind, RelRef, ScanTable};
 use crate::reason::Reason;
-use crate::structs::reads_field;
-
-/// What an expression reads of a column of structs.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Access<'a> {
-    column: usize,
-    /// The names that lead to it.
-    names: &'a [&'a str],
-    /// Not a field, but whether the struct is there.
-    presence: bool,
-}
-
-/// `expr` with accesses to fields of structs as the columns that `find` gives for them.
-///
-/// # Errors
-/// Of DataFusion's rewriting.
-fn with_columns(
-    expr: &Arc<dyn PhysicalExpr>,
-    find: &mut dyn FnMut(Access<'_>) -> Option<(String, usize)>,
-) -> Result<Arc<dyn PhysicalExpr>, Reason> {
-    let replaced = Arc::clone(expr).transform_down(|e| {
-        let (read, is_test, is_negated) = if let Some(test) = e.downcast_ref::<IsNotNullExpr>() {
-            (test.arg(), true, false)
-        } else if let Some(test) = e.downcast_ref::<IsNullExpr>() {
-            (test.arg(), true, true)
-        } else {
-            (&e, false, false)
-        };
-        let mut names = Vec::new();
-        let Some(column) = accessed(read, &mut names) else {
-            return Ok(Transformed::no(e));
-        };
-        let mut column_of = |presence| {
-            let access = Access {
-                column: column.index(),
-                names: &names,
-                presence,
-            };
-            let (name, at) = find(access)?;
-            Some(Arc::new(Column::new(&name, at)) as Arc<dyn PhysicalExpr>)
-        };
-        // The test of a field that is no struct is one of its own column.
-        let found = match is_test {
-            true => column_of(true).map(|there| match is_negated {
-                true => Arc::new(NotExpr::new(there)) as _,
-                false => there,
-            }),
-            false if names.is_empty() => None,
-            false => column_of(false),
-        };
-        Ok(match found {
-            Some(found) => Transformed::new(found, true, TreeNodeRecursion::Jump),
-            None => Transformed::no(e),
-        })
-    })?;
-    Ok(replaced.data)
-}
-
-/// The column that `expr` is a field of, and the names that lead there; the column itself with none.
-fn accessed<'e>(expr: &'e Arc<dyn PhysicalExpr>, names: &mut Vec<&'e str>) -> Option<&'e Column> {
-    if let Some(column) = expr.downcast_ref::<Column>() {
-        return Some(column);
-    }
-    let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
-    if !reads_field(call.fun()) {
-        return None;
-    }
-    let (base, path) = call.args().split_first()?;
-    let column = accessed(base, names)?;
-    for name in path {
-        let name = name.downcast_ref::<Literal>()?.value();
-        names.push(name.try_as_str().flatten()?);
-    }
-    Some(column)
-}
+use crate::translate::{Access, FieldColumns, with_columns};
 
 /// `expr` over the columns of a table, with fields of structs as columns of their own.
 ///
@@ -138,6 +64,69 @@ pub(super) fn beside(
     });
     let replaced = replaced.collect::<Result<_, _>>()?;
     Ok((rel, replaced))
+}
+
+/// `rel` with columns for the fields of structs that expressions over it read, and which those are.
+///
+/// # Errors
+/// Of DataFusion's rewriting.
+pub(super) fn read_by(
+    rel: RelRef,
+    exprs: &[Arc<dyn PhysicalExpr>],
+) -> Result<(RelRef, FieldColumns), Reason> {
+    let mut columns = FieldColumns::default();
+    let mut rel = rel;
+    if !rel
+        .columns
+        .iter()
+        .any(|column| is_struct(&column.data_type))
+    {
+        return Ok((rel, columns));
+    }
+    for expr in exprs {
+        with_columns(expr, &mut |access| {
+            let (with, at) = reach(&rel, access)?;
+            rel = with;
+            let name = rel.columns[at].name.clone();
+            columns.add(access, &name, at);
+            Some((name, at))
+        })?;
+    }
+    Ok((rel, columns))
+}
+
+/// The condition of a join with fields of structs as columns of the sides, which get them; its schema, and where its columns are.
+///
+/// # Errors
+/// Of DataFusion's rewriting.
+pub(super) fn of_condition(
+    filter: &JoinFilter,
+    left: &mut RelRef,
+    right: &mut RelRef,
+) -> Result<(Arc<dyn PhysicalExpr>, Schema, Vec<ColumnIndex>), Reason> {
+    let mut columns = filter.schema().fields().to_vec();
+    let mut places = filter.column_indices().to_vec();
+    let expr = with_columns(filter.expression(), &mut |access| {
+        let from = places.get(access.column)?.clone();
+        let side = match from.side {
+            JoinSide::Left => &mut *left,
+            JoinSide::Right => &mut *right,
+            JoinSide::None => return None,
+        };
+        let column = from.index;
+        let (with, index) = reach(side, Access { column, ..access })?;
+        let found = &with.columns[index];
+        let name = found.name.clone();
+        columns.push(Arc::new(Field::new(
+            &name,
+            found.data_type.clone(),
+            found.nullable,
+        )));
+        *side = with;
+        places.push(ColumnIndex { index, ..from });
+        Some((name, places.len() - 1))
+    })?;
+    Ok((expr, Schema::new(columns), places))
 }
 
 /// Structs pass, but nothing is computed of one.

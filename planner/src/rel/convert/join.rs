@@ -1,13 +1,12 @@
 //! Joins: keys, residual conditions and which side is preserved.
 
-use arrow::datatypes::Schema;
 use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::physical_expr::PhysicalExprRef;
 use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use warpline_gpu::expr::Expr;
 
-use super::{beside, in_order};
+use super::{beside, fields, in_order};
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{one_zero, renumber, split};
 use crate::rel::{Join, JoinKind, Rel, RelRef};
@@ -104,55 +103,72 @@ impl Sides<'_> {
             join_type,
             JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark
         );
-        let mut on = self.keys()?;
-        let residual = self.residual(swapped)?;
-        let (mut left, mut right) = (self.left, self.right);
+        let (mut left, mut right) = (self.left.clone(), self.right.clone());
+        let mut on = self.keys(&mut left, &mut right)?;
+        let residual = self.residual(swapped, &mut left, &mut right)?;
+        let mut widths = [self.left.columns.len(), self.right.columns.len()];
         if swapped {
             std::mem::swap(&mut left, &mut right);
+            widths.reverse();
             on = on.into_iter().map(|(l, r)| (r, l)).collect();
         }
+        let all = left.columns.len();
         let rel = Rel::join(Join {
-            left: left.clone(),
-            right: right.clone(),
+            left,
+            right,
             kind,
             on,
             residual,
             null_equal: self.null_equal,
             build: None,
         });
-        if swapped && kind == JoinKind::Left {
+        // Without what conditions read of structs.
+        let first = 0..widths[0];
+        let second = all..all + widths[1];
+        let order: Vec<usize> = match kind {
             // The plan's columns are those of its left side first.
-            let (l, r) = (self.left.columns.len(), self.right.columns.len());
-            let order: Vec<usize> = (r..r + l).chain(0..r).collect();
-            return Ok(Rel::select(rel, &order));
-        }
-        Ok(rel)
+            _ if swapped && kind.yields_right() => second.chain(first).collect(),
+            JoinKind::Mark => first.chain([all]).collect(),
+            _ if kind.yields_right() => first.chain(second).collect(),
+            _ => first.collect(),
+        };
+        Ok(Rel::select(rel, &order))
     }
 
-    fn keys(&self) -> Result<Vec<(Expr, Expr)>, Reason> {
-        let (ls, rs) = (self.left.schema(), self.right.schema());
+    fn keys(&self, left: &mut RelRef, right: &mut RelRef) -> Result<Vec<(Expr, Expr)>, Reason> {
+        let (ls, rs): (Vec<_>, Vec<_>) = self.on.iter().cloned().unzip();
+        let (with, ls) = fields::beside(left.clone(), &ls)?;
+        *left = with;
+        let (with, rs) = fields::beside(right.clone(), &rs)?;
+        *right = with;
+        let schemas = (left.schema(), right.schema());
         let mut on = Vec::with_capacity(self.on.len());
-        for (left, right) in self.on {
-            let left = translate(left, &mut Scope::whole(&ls))?;
-            let right = translate(right, &mut Scope::whole(&rs))?;
+        for (left, right) in ls.iter().zip(&rs) {
+            let left = translate(left, &mut Scope::whole(&schemas.0))?;
+            let right = translate(right, &mut Scope::whole(&schemas.1))?;
             check_key(&left, &right)?;
             on.push((one_zero(left), one_zero(right)));
         }
         Ok(on)
     }
 
-    /// The condition beyond the keys, over the left columns, then the right ones (the other way round if swapped).
-    fn residual(&self, swapped: bool) -> Result<Vec<Expr>, Reason> {
+    /// The condition beyond the keys, over the left columns, then the right ones (the other way round if swapped). The sides get
+    /// columns for what it reads of structs.
+    fn residual(
+        &self,
+        swapped: bool,
+        left: &mut RelRef,
+        right: &mut RelRef,
+    ) -> Result<Vec<Expr>, Reason> {
         let Some(filter) = self.filter else {
             return Ok(vec![]);
         };
-        let schema: &Schema = filter.schema();
-        let places = filter.column_indices();
-        let translated = translate(filter.expression(), &mut Scope::whole(schema))?;
+        let (expr, schema, places) = fields::of_condition(filter, left, right)?;
+        let translated = translate(&expr, &mut Scope::whole(&schema))?;
         if places.len() < schema.fields().len() {
             return refuse("a join condition over columns that the sides lack");
         }
-        let (l, r) = (self.left.columns.len(), self.right.columns.len());
+        let (l, r) = (left.columns.len(), right.columns.len());
         if places.iter().any(|p| p.side == JoinSide::None) {
             return refuse("a join condition over a mark runs on the CPU");
         }
@@ -162,7 +178,7 @@ impl Sides<'_> {
             _ => p.index,
         };
         // The filter's own schema may say "nullable" where the sides know better, never the other way.
-        debug_assert!(beside(self.left, self.right).fields().len() == l + r);
+        debug_assert!(beside(left, right).fields().len() == l + r);
         let mut conjuncts = Vec::new();
         split(
             renumber(&translated, &|i| place(&places[i])),

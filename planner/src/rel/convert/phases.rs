@@ -22,11 +22,11 @@ pub(super) fn aggregate(
         Phase::Apart(root) => return states::phase(root, input, converter),
     };
     let by = raw.group_expr();
-    let grouping = grouping(by, input, converter)?;
+    let mut grouping = grouping(by, input, converter)?;
     let calls = calls(
         raw.aggr_expr(),
         raw.filter_expr(),
-        &grouping.input,
+        &mut grouping.input,
         &converter.lists,
     )?;
     if by.has_grouping_set() {

@@ -100,9 +100,9 @@ fn whole(
     exprs.iter().try_for_each(|expr| check_filter(expr))?;
     exprs.iter().try_for_each(|expr| check_order(expr))?;
     let partition = exprs[0].partition_by();
-    let (input, keys) = converter.translate_all(input, partition)?;
+    let (mut input, keys) = converter.translate_all(input, partition)?;
     let filters = vec![None; aggregates.len()];
-    let calls = calls(&aggregates, &filters, &input, &converter.lists)?;
+    let calls = calls(&aggregates, &filters, &mut input, &converter.lists)?;
     let names = (0..keys.len()).map(|i| format!("partition {i}")).collect();
     let grouping = Grouping { input, keys, names };
     let groups = grouped(&grouping, &calls)?;
