@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
-use warpline_planner::analyzer;
+use warpline_planner::logical_rules;
 
 use crate::device::Device;
 use crate::rule::WarplineRule;
@@ -61,11 +61,13 @@ impl WarplineExt for SessionStateBuilder {
             rules.retain(|rule| rule.name() != WarplineRule::NAME);
         }
         if let Some(known) = self.analyzer() {
-            known.rules.retain(|rule| !analyzer::is_name(rule.name()));
+            known
+                .rules
+                .retain(|rule| !logical_rules::is_name(rule.name()));
         }
         let config = self.config().get_or_insert_default();
         config.options_mut().extensions.insert(device.config());
-        analyzer::rules()
+        logical_rules::rules()
             .into_iter()
             .fold(self, Self::with_analyzer_rule)
             .with_physical_optimizer_rule(Arc::new(WarplineRule::new(device)))

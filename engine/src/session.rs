@@ -14,7 +14,8 @@ use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::future::BoxFuture;
-use warpline_planner::{ByteSize, WarplineConfig, analyzer};
+use warpline_planner::filter_pushdown::physical_rules;
+use warpline_planner::{ByteSize, WarplineConfig, logical_rules};
 use warpline_tpch::{QueryEngine, QueryRun};
 
 #[cfg(feature = "cluster")]
@@ -55,7 +56,7 @@ impl WarplineSession {
     }
 
     /// Plain DataFusion without Warpline over the same catalog; only what it refuses, or answers as SQL does not, is as Warpline has
-    /// it ([`analyzer::rules_of_answers`]).
+    /// it ([`logical_rules::rules_of_answers`]).
     pub fn reference(&self) -> &SessionContext {
         &self.reference
     }
@@ -410,6 +411,8 @@ impl WarplineSessionBuilder {
             SessionStateBuilder::new()
                 .with_config(config)
                 .with_runtime_env(Arc::clone(&runtime))
+                .with_optimizer_rules(logical_rules::optimizer_rules())
+                .with_physical_optimizer_rules(physical_rules())
                 .with_default_features()
         };
         let state = builder(config.clone());
@@ -430,7 +433,7 @@ impl WarplineSessionBuilder {
         }
         // Building a state would otherwise put a new, empty default catalog into the shared list.
         let config = config.with_create_default_catalog_and_schema(false);
-        let rules = analyzer::rules_of_answers().into_iter();
+        let rules = logical_rules::rules_of_answers().into_iter();
         let reference = rules
             .fold(builder(config), SessionStateBuilder::with_analyzer_rule)
             .with_catalog_list(Arc::clone(context.state().catalog_list()))

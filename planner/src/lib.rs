@@ -4,7 +4,7 @@
 //! a plan that the device runs, puts a `GpuFragmentExec` in their place and wraps the plan into a
 //! [`PlacementReportExec`], which tells EXPLAIN why the rest stays on the CPU. Before that, [`WindowFilters`] rewrites what a
 //! physical plan would hide, and [`Decorrelation`] makes joins of subqueries that have no plan otherwise, and [`StructNulls`] lets fields be NULL where their
-//! struct is ([`analyzer`]).
+//! struct is ([`logical_rules`]).
 //!
 //! A subtree becomes relational algebra ([`rel`]) with the expressions of the device ([`translate`]).
 //! Once its tables are resident, their [`stats`] decide on the order of joins, and [`lower`] cuts the
@@ -12,12 +12,13 @@
 //! with [`choose`] which data structures stand behind groups and joins. [`metrics::collect`] sums up
 //! what a finished plan did; [`WarplineConfig`] holds the settings under `warpline.`.
 
-pub mod analyzer;
 pub mod choose;
 pub mod config;
 pub mod decorrelate;
 pub mod error;
+pub mod filter_pushdown;
 pub mod fragment;
+pub mod logical_rules;
 pub mod lower;
 pub mod metrics;
 pub mod order;

@@ -22,7 +22,7 @@ use datafusion_distributed::{
     DistributedExec, DistributedExt, SessionStateBuilderExt, display_plan_ascii,
 };
 use warpline_gpu::exec::TimeLimitExec;
-use warpline_planner::{WarplineConfig, analyzer};
+use warpline_planner::{WarplineConfig, logical_rules};
 
 use super::channel::name;
 use super::leaves;
@@ -106,7 +106,7 @@ pub(crate) fn with_planner<S: Sites>(
     rule: Arc<WarplineRule>,
     sites: Arc<S>,
 ) -> SessionStateBuilder {
-    let rules = analyzer::rules().into_iter();
+    let rules = logical_rules::rules().into_iter();
     let mut builder = rules
         .fold(builder, SessionStateBuilder::with_analyzer_rule)
         .with_physical_optimizer_rule(Arc::new(LocalRule(rule)))

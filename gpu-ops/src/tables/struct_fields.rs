@@ -308,6 +308,7 @@ fn lacking() -> DataFusionError {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
     use arrow::array::{Int32Array, StringArray, StructArray};

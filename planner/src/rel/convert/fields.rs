@@ -95,7 +95,15 @@ pub(super) fn read_by(
     Ok((rel, columns))
 }
 
-/// The condition of a join with fields of structs as columns of the sides, which get them; its schema, and where its columns are.
+/// The condition of a join, over columns of its own.
+pub(super) struct Condition {
+    pub(super) expr: Arc<dyn PhysicalExpr>,
+    pub(super) schema: Schema,
+    /// Where its columns are.
+    pub(super) places: Vec<ColumnIndex>,
+}
+
+/// The condition of a join with fields of structs as columns of the sides, which get them.
 ///
 /// # Errors
 /// Of DataFusion's rewriting.
@@ -103,7 +111,7 @@ pub(super) fn of_condition(
     filter: &JoinFilter,
     left: &mut RelRef,
     right: &mut RelRef,
-) -> Result<(Arc<dyn PhysicalExpr>, Schema, Vec<ColumnIndex>), Reason> {
+) -> Result<Condition, Reason> {
     let mut columns = filter.schema().fields().to_vec();
     let mut places = filter.column_indices().to_vec();
     let expr = with_columns(filter.expression(), &mut |access| {
@@ -126,7 +134,11 @@ pub(super) fn of_condition(
         places.push(ColumnIndex { index, ..from });
         Some((name, places.len() - 1))
     })?;
-    Ok((expr, Schema::new(columns), places))
+    Ok(Condition {
+        expr,
+        schema: Schema::new(columns),
+        places,
+    })
 }
 
 /// Structs pass, but nothing is computed of one.

@@ -6,7 +6,8 @@ use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use warpline_gpu::expr::Expr;
 
-use super::{beside, fields, in_order};
+use super::fields::{self, Condition};
+use super::{beside, in_order};
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{one_zero, renumber, split};
 use crate::rel::{Join, JoinKind, Rel, RelRef};
@@ -163,7 +164,11 @@ impl Sides<'_> {
         let Some(filter) = self.filter else {
             return Ok(vec![]);
         };
-        let (expr, schema, places) = fields::of_condition(filter, left, right)?;
+        let Condition {
+            expr,
+            schema,
+            places,
+        } = fields::of_condition(filter, left, right)?;
         let translated = translate(&expr, &mut Scope::whole(&schema))?;
         if places.len() < schema.fields().len() {
             return refuse("a join condition over columns that the sides lack");

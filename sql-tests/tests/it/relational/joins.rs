@@ -1,5 +1,7 @@
 //! Every kind of join over every kind of key.
 
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::Int64Type;
 use warpline_sql_tests::Fixture;
 
 use super::tables::{fixture, with_tables};
@@ -341,4 +343,41 @@ fn sparse_keys_with_several_rows() {
         }
     }
     check_all(&fixture, queries);
+}
+
+/// Two columns of one name lie side by side above a join: a condition on one of them is none on the other.
+#[test]
+fn columns_of_one_name() {
+    let fixture = Fixture::device()
+        .table_from(
+            "a",
+            "SELECT value AS id, value % 5 AS k, 'y' || value AS s, value AS amount FROM generate_series(1, 100)",
+        )
+        .table_from(
+            "b",
+            "SELECT value AS id, value % 5 AS k, 'x' || value AS s, 101 - value AS amount FROM generate_series(1, 100)",
+        )
+        .table_from("c", "SELECT value AS id FROM generate_series(1, 100)");
+    let rows = |sql: &str| -> usize {
+        let run = fixture.check(sql);
+        run.batches.iter().map(RecordBatch::num_rows).sum()
+    };
+    // Every row of `b` begins with an x, and none of `a`.
+    for (join, expected) in [("FULL", 1_000), ("RIGHT", 1_000), ("INNER", 1_000)] {
+        let sql = format!(
+            "SELECT a.s AS x, b.s AS y FROM b {join} JOIN a ON a.k = b.k \
+             WHERE a.id <= 50 AND coalesce(b.s, 'x') LIKE 'x%'"
+        );
+        assert_eq!(rows(&sql), expected, "{sql}");
+    }
+    let sql = "SELECT a.s AS x, b.s AS y FROM a LEFT JOIN b ON a.id = b.id + 50 WHERE coalesce(b.s, 'none') = 'none'";
+    assert_eq!(rows(sql), 50);
+    let least = "SELECT a.amount AS x, b.amount AS y FROM a JOIN b ON a.id = b.id JOIN c ON b.id = c.id \
+                 ORDER BY b.amount LIMIT 1";
+    let run = fixture.check(least);
+    let number = |at: usize| {
+        let column = run.batches[0].column(at);
+        column.as_primitive::<Int64Type>().value(0)
+    };
+    assert_eq!([number(0), number(1)], [100, 1]);
 }

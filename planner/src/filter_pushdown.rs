@@ -1,0 +1,67 @@
+//! DataFusion's pushdown of filters through physical plans, where operators tell their columns apart.
+//!
+//! DataFusion 55.2 finds the column of a filter below an operator by its name. Where two columns have one name (`a.id` and `b.id`
+//! above a join) the filter comes to the wrong one, and rows are lost: a condition on `coalesce(b.name, '')` above an outer join,
+//! the limit of an order by one of them. Its rule runs here on those parts of a plan in which no operator has such columns.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use datafusion::config::ConfigOptions;
+use datafusion::error::Result;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+
+/// DataFusion's rules for physical plans, with the pushdown of filters where it is right.
+pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let rules = PhysicalOptimizer::new().rules.into_iter();
+    rules
+        .map(|rule| match rule.name().starts_with("FilterPushdown") {
+            true => Arc::new(WhereNamesDiffer { rule }),
+            false => rule,
+        })
+        .collect()
+}
+
+/// A rule for those parts of a plan in which no operator has two columns of one name.
+#[derive(Debug)]
+struct WhereNamesDiffer {
+    rule: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
+}
+
+impl PhysicalOptimizerRule for WhereNamesDiffer {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        options: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if names_differ(&plan) {
+            return self.rule.optimize(plan, options);
+        }
+        let children = plan.children().into_iter();
+        let children = children.map(|child| self.optimize(Arc::clone(child), options));
+        let children = children.collect::<Result<Vec<_>>>()?;
+        replace_children_if_necessary(plan, children)
+    }
+
+    fn name(&self) -> &str {
+        self.rule.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.rule.schema_check()
+    }
+}
+
+/// Has no operator of the plan two columns of one name?
+fn names_differ(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let schema = plan.schema();
+    let mut names = HashSet::with_capacity(schema.fields().len());
+    schema
+        .fields()
+        .iter()
+        .all(|field| names.insert(field.name()))
+        && plan.children().into_iter().all(names_differ)
+}
