@@ -13,6 +13,7 @@ mod domain;
 mod joins;
 mod native;
 mod one_row;
+mod outer_fields;
 mod place;
 mod push;
 mod scope;
@@ -43,7 +44,10 @@ impl AnalyzerRule for Decorrelation {
             return Ok(plan);
         }
         let names = Names::default();
-        let rewritten = plan.transform_up_with_subqueries(|node| place::node(node, &names))?;
+        let fields = plan.transform_up_with_subqueries(|node| outer_fields::node(node, &names))?;
+        let rewritten = fields.transform_data(|plan| {
+            plan.transform_up_with_subqueries(|node| place::node(node, &names))
+        })?;
         if !rewritten.transformed {
             return Ok(rewritten.data);
         }

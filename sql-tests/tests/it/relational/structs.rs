@@ -105,7 +105,7 @@ fn columns(rows: usize, seed: u64) -> Vec<(&'static str, ArrayRef)> {
 }
 
 /// What runs wholly on the device.
-const QUERIES: [&str; 44] = [
+const QUERIES: [&str; 49] = [
     "SELECT id, s['i'] AS i, s['w'] AS w, s['n']['k'] AS k, r['i'] AS j FROM t",
     "SELECT id, s['n']['Word'] AS w FROM t WHERE s['i'] > 3",
     "SELECT id FROM t WHERE s['n']['k'] < 7 AND r['i'] <> 5 AND s['f'] < 60.5",
@@ -144,6 +144,11 @@ const QUERIES: [&str; 44] = [
     "SELECT g, array_agg(s['w'] ORDER BY id) AS l FROM t GROUP BY g",
     "SELECT t.id, q.x['w'] AS w FROM t JOIN (SELECT id, r AS x, s FROM o WHERE s['i'] > 0) q ON t.id = q.id",
     "SELECT t.id, u.id AS other FROM t JOIN o AS u ON upper(t.s['w']) = upper(u.s['w']) AND t.s['i'] + 1 = u.g",
+    "SELECT id, (SELECT count(*) FROM o AS u WHERE u.s['w'] = t.s['w'] AND u.s['i'] > 2) AS n FROM t",
+    "SELECT id FROM t WHERE s['i'] + 1 > (SELECT avg(u.s['i']) FROM o AS u WHERE u.s['w'] = t.s['w'])",
+    "SELECT id, s['i'] AS i FROM t WHERE EXISTS (SELECT 1 FROM o AS u WHERE u.s['n']['k'] = t.s['n']['k'] AND u.id <> t.id)",
+    "SELECT id FROM t WHERE s['i'] NOT IN (SELECT u.r['i'] FROM o AS u WHERE u.g = t.g AND u.r['w'] = t.r['w'])",
+    "SELECT g, sum((SELECT max(u.r['i']) FROM o AS u WHERE u.g = t.r['i'])) AS x FROM t GROUP BY g",
     "SELECT t.id, u.id AS other FROM t JOIN o AS u ON t.g = u.g AND t.s['i'] < u.s['i'] AND t.s['n'] IS NOT NULL AND t.id < 90",
     "SELECT t.id, u.s['w'] AS w FROM o AS u RIGHT JOIN t ON t.s['i'] = u.s['i'] AND t.r['i'] > u.r['i'] AND t.id < 60",
     "SELECT g, stddev(s['f']) AS d, first_value(s['w'] ORDER BY s['i'], id) AS w, median(r['i']) AS m FROM t GROUP BY g",
