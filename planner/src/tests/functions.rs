@@ -184,6 +184,9 @@ fn line(name: &str, found: &[(&str, State)]) -> String {
     )
 }
 
+/// Of the functions of structs.
+const FIELDS: &str = " The fields that `get_field` takes out of a table's structs are columns of their own there, and the device reads those.";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_of_functions_says_where_each_runs() {
     let context = session(None, any_size());
@@ -206,7 +209,7 @@ async fn the_page_of_functions_says_where_each_runs() {
     }
     let _ = write!(
         page,
-        "\nConstants, and functions of lists, maps, structs and other types that stay on the CPU: {}.\n",
+        "\nConstants, and functions of lists, maps, structs and other types that stay on the CPU: {}.{FIELDS}\n",
         others.join(", ")
     );
 
