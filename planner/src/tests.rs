@@ -11,9 +11,10 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::array::{
     ArrayRef, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, Float64Array,
-    Int32Array, Int64Array, RecordBatch, StringViewArray, TimestampMicrosecondArray,
+    Int32Array, Int64Array, Int64Builder, ListArray, MapBuilder, RecordBatch, StringBuilder,
+    StringViewArray, TimestampMicrosecondArray,
 };
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit};
 use datafusion::datasource::MemTable;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
@@ -39,7 +40,35 @@ pub(crate) fn schema() -> SchemaRef {
         Field::new("s", DataType::Utf8View, true),
         Field::new("u", DataType::Utf8View, false),
         Field::new("x", DataType::BinaryView, true),
+        Field::new_list("l", Field::new_list_field(DataType::Int64, true), true),
+        Field::new_map(
+            "m",
+            "entries",
+            Field::new("keys", DataType::Utf8, false),
+            Field::new("values", DataType::Int64, true),
+            false,
+            true,
+        ),
     ]))
+}
+
+/// Lists of up to three numbers.
+fn lists(rows: i64) -> ArrayRef {
+    let lists = (0..rows).map(|i| (i % 7 != 0).then(|| (0..i % 4).map(Some).collect::<Vec<_>>()));
+    Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists))
+}
+
+/// Maps of one key or none.
+fn maps(rows: i64) -> ArrayRef {
+    let mut maps = MapBuilder::new(None, StringBuilder::new(), Int64Builder::new());
+    for row in 0..rows {
+        if row % 3 != 0 {
+            maps.keys().append_value(["a", "b"][row as usize % 2]);
+            maps.values().append_value(row % 5);
+        }
+        maps.append(row % 11 != 0).unwrap();
+    }
+    Arc::new(maps.finish())
 }
 
 fn batch() -> RecordBatch {
@@ -78,6 +107,8 @@ fn batch() -> RecordBatch {
         Arc::new(BinaryViewArray::from_iter(
             (0..n).map(|i| (i % 9 != 0).then_some([i as u8, 0xff])),
         )),
+        lists(n),
+        maps(n),
     ];
     RecordBatch::try_new(schema(), columns).unwrap()
 }

@@ -26,7 +26,7 @@ use datafusion::physical_expr::expressions::{
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::{PhysicalExpr, PhysicalExprSimplifier, ScalarFunctionExpr};
 use datafusion::physical_expr_common::physical_expr::{fmt_sql, is_volatile};
-use warpline_gpu::column::is_text;
+use warpline_gpu::column::{is_opaque, is_text};
 use warpline_gpu::expr::{Expr, Node};
 use warpline_gpu::graph::list_of;
 
@@ -279,9 +279,23 @@ pub(crate) fn short_type(data_type: &DataType) -> bool {
     matches!(data_type, Boolean | Int8 | Int16 | UInt8 | UInt16)
 }
 
-/// Strings of characters or of bytes, plain or in a dictionary.
+/// Strings of characters or of bytes, plain or in a dictionary, and what lies as such: lists, maps, calendar intervals.
 pub(crate) fn is_string(data_type: &DataType) -> bool {
     is_text(data_type)
+}
+
+/// Lists, maps and calendar intervals are equal or not on the device, and have no order there.
+///
+/// # Errors
+/// When `value` is one.
+pub(crate) fn check_order(value: &Expr) -> Result<(), Reason> {
+    match is_opaque(&value.data_type) {
+        true => refuse(format!(
+            "an order of values of type {} is the CPU's",
+            value.data_type
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Decimals of at most 128 bits.

@@ -2,6 +2,7 @@
 //!
 //! This is test support: a failure panics with a message that names the query and the first difference.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::datasource::{MemTable, TableProvider};
 use datafusion::error::DataFusionError;
+use datafusion::prelude::ParquetReadOptions;
 use tokio::runtime::Runtime;
 use warpline::{DeviceChoice, QueryRun, WarplineSession};
 use warpline_tpch::QueryEngine;
@@ -170,6 +172,22 @@ impl Fixture {
             .block_on(make)
             .unwrap_or_else(|error| panic!("table {name}: {error}\n{sql}"));
         self.partitions(name, vec![vec![batch]])
+    }
+
+    /// Adds a parquet file as a table.
+    ///
+    /// # Panics
+    /// When it cannot be read.
+    #[must_use]
+    pub fn parquet(self, name: &str, path: &Path) -> Self {
+        let context = self.session.context().clone();
+        let (name, path) = (name.to_string(), path.display().to_string());
+        let registered = self.block_on(async move {
+            let options = ParquetReadOptions::default();
+            context.register_parquet(&name, path, options).await
+        });
+        registered.unwrap_or_else(|error| panic!("{error}"));
+        self
     }
 
     /// The session, to change settings or register other tables.

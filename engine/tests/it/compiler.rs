@@ -117,7 +117,7 @@ fn kernels_come_from_helpers_whatever_happens_to_these() {
                     if number >= 12 {
                         return;
                     }
-                    let cubin = compilers.compile("probe", &source(number), ARCHITECTURE);
+                    let cubin = compilers.compile("probe", &source(number), ARCHITECTURE, None);
                     let here = nvrtc::compile("probe", &source(number), ARCHITECTURE);
                     assert_eq!(cubin.unwrap(), here.unwrap());
                     if number == 6 {
@@ -128,7 +128,7 @@ fn kernels_come_from_helpers_whatever_happens_to_these() {
         }
     });
     assert!((1..=3).contains(&compilers.workers()));
-    match compilers.compile("wrong", "int wrong = undeclared;\n", ARCHITECTURE) {
+    match compilers.compile("wrong", "int wrong = undeclared;\n", ARCHITECTURE, None) {
         Err(GpuError::Compile { kernel, log }) => {
             assert!(kernel == "wrong" && log.contains("wrong.cu(1)"), "{log}");
         }
@@ -137,7 +137,7 @@ fn kernels_come_from_helpers_whatever_happens_to_these() {
     // All that wait for work are gone.
     helpers().into_iter().for_each(kill);
     compilers
-        .compile("probe", &source(1), ARCHITECTURE)
+        .compile("probe", &source(1), ARCHITECTURE, None)
         .unwrap();
     assert_eq!(compilers.way(), Way::Processes(program.into()));
     drop(compilers);

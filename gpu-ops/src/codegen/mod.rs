@@ -70,6 +70,5 @@ pub use ir::slot::{ColumnPart, Part, Slot};
 pub use ir::state::LookupTable;
 pub use ir::value::{CType, Meaning};
 pub use kernel::writer::BLOCK_THREADS;
-pub use string::lookup::evaluate_strings;
 pub use string::packed::{pack, unpack_array};
 pub use string::plan::bytes_supported;

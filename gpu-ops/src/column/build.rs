@@ -18,10 +18,9 @@ use arrow::error::ArrowError;
 
 use super::StringPolicy;
 use super::chunk::{ChunkEncoder, Codes, Values};
-use super::dictionary::{STRINGS_PER_THREAD, shares};
 use super::interner::Interner;
 use super::native::value_type;
-use super::parallel::{map, threads};
+use super::parallel::{STRINGS_PER_THREAD, map, shares, threads};
 use super::string_sort::{self, Entry};
 use crate::error::{GpuError, Result};
 

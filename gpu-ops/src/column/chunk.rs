@@ -9,6 +9,7 @@ use arrow::util::bit_mask::set_bits;
 use super::StringPolicy;
 use super::interner::Interner;
 use super::native::{Native, Physical, physical, unsigned_width, value_type};
+use super::opaque::stored;
 use super::texts::Texts;
 use crate::error::{GpuError, Result};
 
@@ -130,6 +131,7 @@ impl ChunkEncoder {
         if array.is_empty() {
             return Ok(());
         }
+        let array = &stored(array)?;
         let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
         let chunk = match self.physical {
             Physical::Text => self.text_chunk(array, nulls.as_ref())?,

@@ -11,6 +11,7 @@ use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, i256};
 
 use super::native::{Native, Physical, is_binary, physical, value_type};
+use super::opaque::{self, is_opaque};
 use super::types::{Column, Dictionary, Encoding};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
@@ -37,7 +38,7 @@ pub fn decode(
             return Err(short(codes.len(), rows));
         }
         let buffer = BooleanBuffer::new(Buffer::from(&codes[..rows.div_ceil(8)]), 0, rows);
-        return finish(Arc::new(BooleanArray::new(buffer, nulls)), data_type);
+        return as_logical(Arc::new(BooleanArray::new(buffer, nulls)), data_type);
     }
     let width = match encoding {
         Encoding::Integer { width, .. }
@@ -127,12 +128,12 @@ pub fn decode_bytes(
     if is_binary(data_type) {
         let array = LargeBinaryArray::try_new(OffsetBuffer::new(offsets), data, nulls)
             .map_err(|error| GpuError::Internal(format!("a binary column: {error}")))?;
-        return finish(Arc::new(array), data_type);
+        return as_logical(Arc::new(array), data_type);
     }
     // Checks the bytes of all strings at once.
     let array = LargeStringArray::try_new(OffsetBuffer::new(offsets), data, nulls)
         .map_err(|error| GpuError::Internal(format!("a string column: {error}")))?;
-    finish(Arc::new(array), data_type)
+    as_logical(Arc::new(array), data_type)
 }
 
 impl Column {
@@ -204,7 +205,7 @@ fn decode_with(
     let buffer = match (encoding, physical(data_type)?) {
         (Encoding::Bits, Physical::Bits) => {
             let bits = BooleanBuffer::from_iter(codes.map(|code| code & 1 == 1));
-            return finish(Arc::new(BooleanArray::new(bits, nulls)), data_type);
+            return as_logical(Arc::new(BooleanArray::new(bits, nulls)), data_type);
         }
         (Encoding::Dictionary { dictionary, .. }, Physical::Text) => {
             return decode_dictionary(data_type, dictionary, codes.map(|code| code as u64), nulls);
@@ -240,7 +241,7 @@ fn decode_with(
         .nulls(nulls)
         .add_buffer(buffer)
         .build()?;
-    finish(make_array(data), data_type)
+    as_logical(make_array(data), data_type)
 }
 
 /// The largest of the codes, and all of them as keys, which they are where that is in the dictionary.
@@ -290,13 +291,24 @@ fn decode_dictionary(
             return Ok(make_array(data));
         }
     }
-    finish(take(&dictionary.values, &keys, None)?, data_type)
+    // Each value is made once, of as few bytes as there are.
+    if is_opaque(data_type) && rows > dictionary.len() {
+        let values = as_logical(Arc::clone(&dictionary.values), data_type)?;
+        return Ok(take(&values, &keys, None)?);
+    }
+    as_logical(take(&dictionary.values, &keys, None)?, data_type)
 }
 
-/// The array as the logical type.
-fn finish(array: ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+/// Stored values as those of the logical type.
+///
+/// # Errors
+/// [`GpuError::Arrow`] when the type has no such value; else as [`opaque::values`].
+pub(crate) fn as_logical(array: ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
     if array.data_type() == data_type {
         return Ok(array);
+    }
+    if is_opaque(data_type) {
+        return opaque::values(&array, data_type);
     }
     Ok(cast(&array, data_type)?)
 }

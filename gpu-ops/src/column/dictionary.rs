@@ -1,16 +1,12 @@
 //! Sorted dictionaries as lists of byte strings: reading, merging two, translating codes.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::build;
-use super::parallel::{map, threads};
+use super::parallel::{map, shares};
 use super::texts::Texts;
 use super::types::Dictionary;
 use crate::error::{GpuError, Result};
-
-/// A thread is worth starting for this many strings.
-pub(super) const STRINGS_PER_THREAD: usize = 1 << 14;
 
 /// The first position of `from..end` for which `before` does not hold, `before` being true up to there
 /// and false afterwards: an exponential search, cheap when that is near.
@@ -31,14 +27,6 @@ fn gallop(from: usize, end: usize, before: impl Fn(usize) -> bool) -> usize {
         }
     }
     low
-}
-
-/// Even shares of `0..len` for all cores.
-pub(super) fn shares(len: usize) -> Vec<Range<usize>> {
-    let parts = threads().min(len.div_ceil(STRINGS_PER_THREAD)).max(1);
-    (0..parts)
-        .map(|part| len * part / parts..len * (part + 1) / parts)
-        .collect()
 }
 
 /// For every code of `from` the code of the same string in `to`, or -1 where `to` lacks it.

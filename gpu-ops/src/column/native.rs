@@ -2,6 +2,7 @@
 
 use arrow::datatypes::DataType;
 
+use super::opaque::{self, is_opaque};
 use crate::error::{GpuError, Result};
 
 /// The Rust integer that Arrow stores a logical type as.
@@ -25,7 +26,7 @@ pub(super) enum Physical {
     Bits,
     Integer(Native),
     Float(u8),
-    /// Strings of characters or of bytes.
+    /// Strings of characters or of bytes, and what is stored as such.
     Text,
 }
 
@@ -42,7 +43,7 @@ pub fn is_text(data_type: &DataType) -> bool {
     matches!(physical(data_type), Ok(Physical::Text))
 }
 
-/// Does the type hold strings of bytes, which need not be UTF-8?
+/// Does the type hold strings of bytes, which need not be UTF-8, or what is stored as such?
 pub(crate) fn is_binary(data_type: &DataType) -> bool {
     match data_type {
         DataType::Binary
@@ -50,7 +51,7 @@ pub(crate) fn is_binary(data_type: &DataType) -> bool {
         | DataType::BinaryView
         | DataType::FixedSizeBinary(_) => true,
         DataType::Dictionary(_, value) => is_binary(value),
-        _ => false,
+        other => is_opaque(other),
     }
 }
 
@@ -92,9 +93,8 @@ pub(super) fn physical(data_type: &DataType) -> Result<Physical> {
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Physical::Text,
         // Without a byte, an array does not say how many values it has.
         DataType::FixedSizeBinary(1..) => Physical::Text,
-        DataType::Dictionary(_, value) if !matches!(**value, DataType::Dictionary(_, _)) => {
-            physical(value)?
-        }
+        DataType::Dictionary(_, value) if !value.is_nested() => physical(value)?,
+        opaque if is_opaque(opaque) => Physical::Text,
         DataType::Float16 => {
             return Err(unsupported(
                 data_type,
@@ -104,7 +104,6 @@ pub(super) fn physical(data_type: &DataType) -> Result<Physical> {
         DataType::FixedSizeBinary(_) => {
             return Err(unsupported(data_type, "values without a byte"));
         }
-        DataType::Interval(_) => return Err(unsupported(data_type, "calendar intervals")),
         DataType::Null => return Err(unsupported(data_type, "a column without a type")),
         _ => return Err(unsupported(data_type, "nested values")),
     })
@@ -114,10 +113,11 @@ fn unsupported(data_type: &DataType, what: &str) -> GpuError {
     GpuError::Unsupported(format!("a column of type {data_type} ({what})"))
 }
 
-/// The type whose values are stored: a dictionary's value type, else the type itself.
+/// The type whose values are stored: a dictionary's value type, bytes of what is opaque, else the type itself.
 pub(super) fn value_type(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Dictionary(_, value) => value,
+        opaque if is_opaque(opaque) => &opaque::STORED,
         other => other,
     }
 }

@@ -11,6 +11,8 @@ use crate::memory::{DeviceBuffer, MemoryPool};
 const WINDOW: usize = 32 << 20;
 /// A thread is worth starting for this many bytes.
 const BYTES_PER_THREAD: usize = 1 << 20;
+/// A thread is worth starting for this many strings.
+pub(super) const STRINGS_PER_THREAD: usize = 1 << 14;
 /// Buffers end at a multiple of this, filled with zeros, so that kernels may load whole vectors.
 const PADDING: usize = 256;
 
@@ -116,6 +118,14 @@ fn fill_window(
         let results: Vec<_> = workers.into_iter().map(join).collect();
         results.into_iter().collect()
     })
+}
+
+/// Even shares of so many strings for all cores.
+pub(super) fn shares(len: usize) -> Vec<Range<usize>> {
+    let parts = threads().min(len.div_ceil(STRINGS_PER_THREAD)).max(1);
+    (0..parts)
+        .map(|part| len * part / parts..len * (part + 1) / parts)
+        .collect()
 }
 
 /// Apply `work` to every item on all cores, keeping the order.

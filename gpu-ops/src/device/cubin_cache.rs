@@ -138,7 +138,8 @@ impl CubinCache {
         damage().is_ok()
     }
 
-    fn path(&self, key: &CacheKey) -> Option<PathBuf> {
+    /// The file of an entry; `None` when nothing is kept.
+    pub(super) fn path(&self, key: &CacheKey) -> Option<PathBuf> {
         Some(
             self.directory
                 .as_ref()?
@@ -164,7 +165,10 @@ fn check(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 /// Write under a temporary name in the same directory, then rename.
-fn write_entry(path: &Path, payload: &[u8]) -> std::io::Result<()> {
+///
+/// # Errors
+/// [`std::io::Error`] of the directory, which is made, or the file.
+pub(super) fn write_entry(path: &Path, payload: &[u8]) -> std::io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(directory)?;
     let mut file = tempfile::NamedTempFile::new_in(directory)?;

@@ -6,11 +6,14 @@
 
 mod calendar;
 mod display;
+mod evaluate;
 mod faults;
 mod math;
 
 pub use calendar::{Calendar, DatePart, Span};
 pub use display::Named;
+pub use evaluate::evaluate_strings;
+pub(crate) use evaluate::{evaluate_batch, one_null};
 pub use faults::is_same_ticks;
 pub use math::MathFunction;
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field};
 
 use super::ResultId;
+use crate::column::REFERENCE;
 
 /// A column of a window's rows of which lists are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,9 +34,7 @@ pub struct OutputList {
     pub delimiter: Option<String>,
 }
 
-/// Field of the type of a reference that has the number of its list …
-const ID: &str = "warpline:list";
-/// … and what stands between the values of a string.
+/// Key beside it: what stands between the values of a string.
 const DELIMITER: &str = "warpline:delimiter";
 
 /// The type of a reference to lists of values of `data_type`.
@@ -43,7 +42,7 @@ pub fn list_type(id: usize, data_type: DataType, delimiter: Option<&str>) -> Dat
     let delimiter = delimiter.map(|text| (DELIMITER.to_string(), text.to_string()));
     let metadata: HashMap<String, String> = delimiter
         .into_iter()
-        .chain([(ID.to_string(), id.to_string())])
+        .chain([(REFERENCE.to_string(), id.to_string())])
         .collect();
     DataType::List(Arc::new(
         Field::new_list_field(data_type, true).with_metadata(metadata),
@@ -56,6 +55,6 @@ pub fn list_of(data_type: &DataType) -> Option<(usize, Option<&str>)> {
         return None;
     };
     let metadata = field.metadata();
-    let id = metadata.get(ID)?.parse().ok()?;
+    let id = metadata.get(REFERENCE)?.parse().ok()?;
     Some((id, metadata.get(DELIMITER).map(String::as_str)))
 }

@@ -9,6 +9,7 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use parking_lot::Mutex;
 
+use super::elements::ElementsOf;
 use super::entries::{
     Anchor, Form, Found, Resident, State, Table, TableKey, Wanted, describe, is_pinned, missing_of,
     numbers, wanted,
@@ -17,6 +18,7 @@ use super::load::{ColumnRequest, LoadFor, LoadRequest, changed_meanwhile, unexpe
 use super::loaded::LoadedTable;
 use super::parquet_kernels::ParquetKernels;
 use super::progress::{Coming, LoadProgress, Offer};
+use super::read::blocking;
 use super::source::{Kind, TableSource};
 use super::units::Units;
 use crate::column::{Column, ColumnRoom, StringPolicy};
@@ -215,6 +217,8 @@ impl TableCache {
             work,
         };
         let started = Instant::now();
+        // Held until its elements are there.
+        let mut elements = None;
         let (key, anchor, files) = match &source.kind {
             Kind::Files(table) => {
                 if let Some(key) = table.take_look()
@@ -241,6 +245,13 @@ impl TableCache {
                     }
                     None => (key, Anchor::Memory(anchor()), Arc::default()),
                 }
+            }
+            Kind::Elements(of) => {
+                let dictionary = self.dictionary_of(of, room, ctx, work).await?;
+                let anchor = Anchor::Elements(Arc::new(ElementsOf::anchor(&dictionary)));
+                let key = TableKey::Elements(of.key(&dictionary));
+                elements = Some(dictionary);
+                (key, anchor, Arc::default())
             }
             Kind::Resident(table) => return table.loaded(columns, &self.pool).map(Arc::new),
             Kind::Input(_) => {
@@ -319,6 +330,15 @@ impl TableCache {
             (Kind::Memory(table), Anchor::Memory(anchor)) => {
                 let reads = source.fields.reads(&numbers(&missing));
                 let units = Units::of_batches(&table.ordered(anchor), reads);
+                let loaded = self.load(rest, units, None, None).await?;
+                loaded.ok_or_else(unexpected)?
+            }
+            (Kind::Elements(of), _) => {
+                let of = Arc::clone(of);
+                let dictionary = elements.ok_or_else(unexpected)?;
+                let rows = blocking(work, move |_| of.rows(&dictionary)).await?;
+                let reads = source.fields.reads(&numbers(&missing));
+                let units = Units::of_batches(&[rows], reads);
                 let loaded = self.load(rest, units, None, None).await?;
                 loaded.ok_or_else(unexpected)?
             }
@@ -454,8 +474,13 @@ impl TableCache {
         if let Kind::Resident(table) = &source.kind {
             return table.loaded(columns, &self.pool).ok();
         }
+        let elements = match &source.kind {
+            Kind::Elements(of) => Some(of.key(&self.resident_dictionary_of(of)?)),
+            _ => None,
+        };
         let state = self.state.lock();
         let same = |(key, table): &(&TableKey, &Table)| match (&source.kind, key) {
+            (Kind::Elements(_), TableKey::Elements(key)) => elements.as_ref() == Some(key),
             (Kind::Memory(wanted), TableKey::Memory(key)) => wanted.key() == *key,
             (Kind::Files(_), TableKey::Files(_)) => {
                 *table.name == *source.name && table.schema == *source.schema()

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use arrow::datatypes::SchemaRef;
 use datafusion::datasource::listing::PartitionedFile;
 
+use super::elements::{ElementsAnchor, ElementsKey};
 use super::files::{FileKey, FileTable};
 use super::loaded::LoadedTable;
 use super::memory::{MemoryAnchor, MemoryKey};
@@ -26,6 +27,7 @@ pub(super) struct State {
 pub(super) enum TableKey {
     Files(FileKey),
     Memory(MemoryKey),
+    Elements(ElementsKey),
 }
 
 /// Keeps the addresses in a key valid.
@@ -39,6 +41,7 @@ pub(super) enum Anchor {
         order: Arc<[usize]>,
     },
     Memory(Arc<MemoryAnchor>),
+    Elements(Arc<ElementsAnchor>),
 }
 
 /// One table.
@@ -132,6 +135,7 @@ impl Anchor {
         match (self, other) {
             (Self::Files { order: a, .. }, Self::Files { order: b, .. }) => a == b,
             (Self::Memory(a), Self::Memory(b)) => a.has_order_of(b),
+            (Self::Elements(a), Self::Elements(b)) => a.is_same(b),
             _ => false,
         }
     }
@@ -229,7 +233,7 @@ impl State {
     }
 
     /// Drop tables that no scan can request any more, now that `key` appears: older states of its files, and memory
-    /// tables whose arrays are gone. Those of fewer files go as well where nothing is left of them: each file that is added leaves one.
+    /// tables whose arrays are gone, and elements of lists that no column has. Those of fewer files go as well where nothing is left of them: each file that is added leaves one.
     pub(super) fn drop_stale(&mut self, key: &TableKey) {
         self.tables
             .retain(|other, table| match (other, key, &table.anchor) {
@@ -240,6 +244,7 @@ impl State {
                     !key.supersedes(other) && !is_left
                 }
                 (TableKey::Memory(_), _, Anchor::Memory(anchor)) => !anchor.is_dead(),
+                (TableKey::Elements(_), _, Anchor::Elements(anchor)) => !anchor.is_dead(),
                 _ => true,
             });
     }

@@ -9,7 +9,8 @@
 //! determines their position in the columns (`row_groups`), so that a unit is encoded and copied while later ones are
 //! decoded (`load`, `preallocated`), and kernels process the rows in place while others are read (`progress`).
 //!
-//! The fields of structs are columns of their own, behind those of the table (`struct_fields`).
+//! The fields of structs are columns of their own, behind those of the table (`struct_fields`). The elements of lists are a table
+//! beside it (`elements`).
 //!
 //! All columns of a table have one canonical row order, however the scan was split: files by path and ranges by
 //! position, the batches of memory tables as the cache first saw them. Files that are added to a table of which columns are
@@ -17,11 +18,13 @@
 
 mod cache;
 mod disk;
+mod elements;
 mod entries;
 mod files;
 mod grow;
 mod input;
 mod load;
+mod load_elements;
 mod load_input;
 mod loaded;
 mod memory;

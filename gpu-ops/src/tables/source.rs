@@ -11,6 +11,7 @@ use datafusion::object_store::ObjectMeta;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 
+use super::elements::ElementsOf;
 use super::files::FileTable;
 use super::input::InputExec;
 use super::memory::MemoryTable;
@@ -51,6 +52,8 @@ pub(super) enum Kind {
     Memory(Arc<MemoryTable>),
     /// Columns that were made on the device.
     Resident(Arc<ResidentTable>),
+    /// Elements of the lists of another table.
+    Elements(Arc<ElementsOf>),
     /// Any plan; run anew for each load.
     Plan(Arc<dyn ExecutionPlan>),
     /// An input of the fragment, which collects its rows.
@@ -178,6 +181,7 @@ impl TableSource {
                 (Kind::Files(a), Kind::Files(b)) => a.is_same(b),
                 (Kind::Memory(a), Kind::Memory(b)) => a.key() == b.key(),
                 (Kind::Resident(a), Kind::Resident(b)) => Arc::ptr_eq(a, b),
+                (Kind::Elements(a), Kind::Elements(b)) => a.is_same(b),
                 (Kind::Input(a), Kind::Input(b)) => a == b,
                 _ => false,
             }

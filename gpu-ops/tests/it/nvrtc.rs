@@ -92,7 +92,7 @@ fn ways_without_processes_compile_the_same() {
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    let cubin = compilers.compile("probe", source, ARCHITECTURE);
+                    let cubin = compilers.compile("probe", source, ARCHITECTURE, None);
                     assert!(cubin.unwrap() == expected, "{way}");
                 });
             }

@@ -25,6 +25,8 @@ pub(super) struct Outer {
     pub(super) known: bool,
     types: Vec<DataType>,
     rows: Arc<LogicalPlan>,
+    /// Each of the rows is asked for, and not distinct values.
+    row_by_row: bool,
 }
 
 impl Outer {
@@ -47,6 +49,16 @@ impl Outer {
             known,
             types,
             rows: Arc::clone(rows),
+            row_by_row: false,
+        })
+    }
+
+    /// All columns of `rows`, for a subquery that is asked for each of the rows. Its rows come of one row around it each, so that it
+    /// asks for these once.
+    pub(super) fn row_by_row(rows: &Arc<LogicalPlan>) -> Result<Self> {
+        Ok(Self {
+            row_by_row: true,
+            ..Self::new(rows, rows.schema().columns())?
         })
     }
 
@@ -71,7 +83,8 @@ impl Outer {
                 on.push(sides);
                 continue;
             }
-            if data_type.is_nested() || data_type.is_null() {
+            let is_list = matches!(data_type, DataType::List(_) | DataType::LargeList(_));
+            if data_type.is_nested() && !is_list || data_type.is_null() {
                 return Err(Stop::Not);
             }
             let nothing = Expr::Literal(ScalarValue::new_default(data_type)?, None);
@@ -87,17 +100,25 @@ impl Outer {
         self.columns.is_empty()
     }
 
-    /// The distinct values, at least, and the columns that have them.
+    /// The distinct values, at least, and the columns that have them; the rows themselves where each is asked for.
     ///
     /// # Errors
     /// [`Stop::Not`] where the rows would be others if they were asked for a second time.
     pub(super) fn domain(&self, names: &Names) -> Made<(LogicalPlan, Vec<Column>)> {
-        let (source, found) = repeatable(&self.rows, self.columns.clone())?.ok_or(Stop::Not)?;
+        let own = || Some((Arc::clone(&self.rows), self.columns.clone()));
+        let (source, found) = match self.row_by_row {
+            true => own(),
+            false => repeatable(&self.rows, self.columns.clone())?,
+        }
+        .ok_or(Stop::Not)?;
         let values = fresh(names, found.len());
         let exprs = found.into_iter().map(Expr::Column).zip(&values);
         let exprs = exprs.map(|(expr, value)| named(expr, value)).collect();
-        let projection = Projection::try_new(exprs, source)?;
-        let input = Arc::new(LogicalPlan::Projection(projection));
+        let projection = LogicalPlan::Projection(Projection::try_new(exprs, source)?);
+        if self.row_by_row {
+            return Ok((projection, values));
+        }
+        let input = Arc::new(projection);
         let distinct = Aggregate::try_new(input, columns(&values), vec![])?;
         Ok((LogicalPlan::Aggregate(distinct), values))
     }

@@ -15,7 +15,7 @@ use super::place::{Place, filter_on_subqueries, value, without_new};
 use super::push::{Push, joined};
 use super::scope::{free, free_of, is_asking, subquery};
 use super::values::Rows;
-use super::{Made, Names, Stop, equal};
+use super::{Made, Names, Stop, equal, row_wise};
 
 /// A join with subqueries in its condition.
 pub(super) fn join_on_subqueries(join: &Join, names: &Names) -> Made<Option<LogicalPlan>> {
@@ -223,7 +223,10 @@ pub(super) fn lateral_join(join: &Join, names: &Names) -> Made<Option<LogicalPla
     if condition.as_ref().is_some_and(is_asking) {
         return Err(Stop::Not);
     }
-    let made = beside(&join.left, &join.right, join.join_type, condition, names)?;
+    let made = match row_wise::lateral_join(join, condition.as_ref(), names)? {
+        Some(made) => made,
+        None => beside(&join.left, &join.right, join.join_type, condition, names)?,
+    };
     without_new(made, &join.schema.columns()).map(Some)
 }
 

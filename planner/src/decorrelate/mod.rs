@@ -16,6 +16,7 @@ mod one_row;
 mod outer_fields;
 mod place;
 mod push;
+mod row_wise;
 mod scope;
 mod values;
 

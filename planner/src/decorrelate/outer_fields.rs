@@ -12,8 +12,8 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Projection, Subquery};
 
 use super::Names;
-use super::scope::has_subqueries;
-use crate::structs::reads_field;
+use super::scope::{bound, has_subqueries};
+use crate::structs::{has_fields, reads_field};
 
 /// An operator whose subqueries refer to fields of its rows as to columns.
 pub(super) fn node(plan: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>> {
@@ -21,7 +21,7 @@ pub(super) fn node(plan: LogicalPlan, names: &Names) -> Result<Transformed<Logic
     let [input] = inputs.as_slice() else {
         return Ok(Transformed::no(plan));
     };
-    if !has_subqueries(&plan)? {
+    if !has_subqueries(&plan)? || !has_fields(&plan)? {
         return Ok(Transformed::no(plan));
     }
     let input = Arc::new(LogicalPlan::clone(input));
@@ -40,11 +40,9 @@ pub(super) fn node(plan: LogicalPlan, names: &Names) -> Result<Transformed<Logic
         return Ok(Transformed::no(plan));
     }
     let own = input.schema().columns().into_iter().map(Expr::Column);
-    let added = fields.found.iter().map(|(field, name)| {
-        let bound = bound(field.clone())?;
-        Ok(bound.alias(name.name.clone()))
-    });
-    let exprs = own.map(Ok).chain(added).collect::<Result<Vec<_>>>()?;
+    let added = fields.found.iter();
+    let added = added.map(|(field, name)| field.clone().alias(name.name.clone()));
+    let exprs = own.chain(added).collect();
     let with = Projection::try_new(exprs, Arc::clone(&input))?;
     let expressions = rewritten.data.expressions();
     let new = rewritten
@@ -66,7 +64,7 @@ pub(super) fn node(plan: LogicalPlan, names: &Names) -> Result<Transformed<Logic
 struct Fields<'a> {
     input: &'a LogicalPlan,
     names: &'a Names,
-    /// Each with the column that it becomes.
+    /// Each over these rows, with the column that it becomes.
     found: Vec<(Expr, Column)>,
 }
 
@@ -133,14 +131,15 @@ impl Fields<'_> {
         if !schema.has_column(outer) {
             return Ok(Transformed::no(expr));
         }
-        let bound = bound(expr.clone())?;
+        let outer = [outer.clone()];
+        let bound = bound(expr, &outer, &outer)?;
         let (_, field) = bound.to_field(schema)?;
-        let known = self.found.iter().find(|(field, _)| *field == expr);
+        let known = self.found.iter().find(|(field, _)| *field == bound);
         let name = match known {
             Some((_, name)) => name.clone(),
             None => {
                 let name = Column::new_unqualified(self.names.next("field"));
-                self.found.push((expr, name.clone()));
+                self.found.push((bound, name.clone()));
                 name
             }
         };
@@ -163,15 +162,4 @@ fn outer_of(expr: &Expr) -> Option<&Column> {
         Expr::OuterReferenceColumn(_, column) => Some(column),
         inner => outer_of(inner),
     }
-}
-
-/// The same within the rows that it is of.
-fn bound(field: Expr) -> Result<Expr> {
-    let bound = field.transform_up(|part| {
-        Ok(match part {
-            Expr::OuterReferenceColumn(_, column) => Transformed::yes(Expr::Column(column)),
-            other => Transformed::no(other),
-        })
-    })?;
-    Ok(bound.data)
 }

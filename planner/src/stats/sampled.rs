@@ -11,9 +11,8 @@ use datafusion::arrow::array::{ArrayRef, AsArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, UInt32Type};
 use datafusion::physical_expr::PhysicalExpr;
-use warpline_gpu::codegen::evaluate_strings;
 use warpline_gpu::column::Sample;
-use warpline_gpu::expr::{BinaryOp, Expr, Node};
+use warpline_gpu::expr::{BinaryOp, Expr, Node, evaluate_strings};
 use warpline_gpu::graph::ResultColumn;
 
 use super::Estimator;

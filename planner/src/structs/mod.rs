@@ -10,6 +10,7 @@ use datafusion::logical_expr::ScalarUDF;
 
 pub(crate) use field::{around, field_of, reads_field};
 pub use nulls::StructNulls;
+pub(crate) use nulls::has_fields;
 pub(crate) use whole::struct_of;
 
 /// The function of this name, for those who decode plans.

@@ -14,7 +14,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
-use super::field::{around, field_of};
+use super::field::{around, field_of, reads_field};
 
 /// The rule of the analyzer. It comes after the types are known.
 #[derive(Debug, Default)]
@@ -42,11 +42,14 @@ fn is_field(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(call) if call.func.inner().is::<GetFieldFunc>())
 }
 
-fn has_fields(plan: &LogicalPlan) -> Result<bool> {
+/// Reads any expression of the plan or its subqueries a field of a struct?
+pub(crate) fn has_fields(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
-            found |= expr.exists(|part| Ok(is_field(part)))?;
+            found |= expr.exists(|part| {
+                Ok(matches!(part, Expr::ScalarFunction(call) if reads_field(&call.func)))
+            })?;
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(match found {

@@ -21,11 +21,11 @@ use crate::translate::{Scope, translate};
 const PREFACE: &str = "\
 # Functions
 
-Every function of DataFusion's session that takes values of simple types, and where it runs. A test plans a small call of each \
+Every function of DataFusion's session that takes a column of simple values, of lists or of maps, and where it runs. A test plans a small call of each \
 over every type that it takes and writes what it finds; `EXPLAIN` shows the reasons for a query at hand.
 
 * **device**: computed for each row by a kernel.
-* **by table**: DataFusion evaluates it once per distinct string (of characters or bytes) of a column, or once per combination of the values of \
+* **by table**: DataFusion evaluates it once per distinct string (of characters or bytes), list or map of a column, or once per combination of the values of \
 several columns, and the device looks the results up: strings in dictionaries, Booleans, integers, dates and seconds of a \
 small range (at most 2^20 combinations). Of long strings that lie as bytes, comparisons, LIKE, lengths, positions and short \
 substrings run on the bytes instead. What has more values is answered by the CPU.
@@ -34,7 +34,7 @@ substrings run on the bytes instead. What has more values is answered by the CPU
 ";
 
 /// A column of each kind of type.
-const KINDS: [(&str, &str); 8] = [
+const KINDS: [(&str, &str); 10] = [
     ("text", "s"),
     ("bytes", "x"),
     ("integer", "b"),
@@ -43,10 +43,12 @@ const KINDS: [(&str, &str); 8] = [
     ("boolean", "flag"),
     ("date", "day"),
     ("timestamp", "at"),
+    ("list", "l"),
+    ("map", "m"),
 ];
 
 /// Arguments to try, `{x}` being a column of a kind; the first that DataFusion takes is planned.
-const ARGUMENTS: [&str; 21] = [
+const ARGUMENTS: [&str; 23] = [
     "{x}",
     "{x}, {x}",
     "{x}, a",
@@ -64,6 +66,8 @@ const ARGUMENTS: [&str; 21] = [
     "{x}, '%Y'",
     "{x}, 'x'",
     "{x}, 'x', 2",
+    "{x}, 1, 2",
+    "{x}, 1, 2, 3",
     "{x}, 'sha256'",
     "{x}, 'hex'",
     "{x}, 'Int32'",
@@ -209,7 +213,7 @@ async fn the_page_of_functions_says_where_each_runs() {
     }
     let _ = write!(
         page,
-        "\nConstants, and functions of lists, maps, structs and other types that stay on the CPU: {}.{FIELDS}\n",
+        "\nConstants, and functions of structs and other types that stay on the CPU: {}.{FIELDS}\n",
         others.join(", ")
     );
 

@@ -7,7 +7,7 @@ use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, NegativeExpr};
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
 
-use super::{Scope, boxed, calendar, is_decimal};
+use super::{Scope, boxed, calendar, check_order, is_decimal};
 use crate::reason::{Reason, refuse};
 
 pub(super) fn binary(
@@ -46,7 +46,7 @@ pub(super) fn binary(
             ));
         }
     } else if !matches!(op, BinaryOp::And | BinaryOp::Or) {
-        check_comparison(&left, &right)?;
+        check_comparison(op, &left, &right)?;
     }
     Ok(Node::Binary { op, left, right })
 }
@@ -134,10 +134,16 @@ fn same_decimal_width(a: &DataType, b: &DataType) -> bool {
     is_decimal(a) && std::mem::discriminant(a) == std::mem::discriminant(b)
 }
 
-fn check_comparison(left: &Expr, right: &Expr) -> Result<(), Reason> {
+fn check_comparison(op: BinaryOp, left: &Expr, right: &Expr) -> Result<(), Reason> {
     let (l, r) = (&left.data_type, &right.data_type);
     if l != r && *l != DataType::Null && *r != DataType::Null {
         return refuse(format!("a comparison of {l} with {r} runs on the CPU"));
+    }
+    if matches!(
+        op,
+        BinaryOp::Lt | BinaryOp::LtEq | BinaryOp::Gt | BinaryOp::GtEq
+    ) {
+        check_order(left)?;
     }
     Ok(())
 }

@@ -119,12 +119,15 @@ fn may_be_few(data_type: &DataType) -> bool {
     }
 }
 
-/// Does the function make strings as long as a column says? Those of combinations that no row has may be too long for memory.
+/// Does the function make strings or lists as long as a column says? Those of combinations that no row has may be too long for memory.
 fn makes_any_length(expr: &Arc<dyn PhysicalExpr>) -> bool {
     expr.downcast_ref::<ScalarFunctionExpr>()
-        .is_some_and(|function| {
-            matches!(function.name(), "repeat" | "lpad" | "rpad")
-                && function.args().get(1).is_some_and(reads_columns)
+        .is_some_and(|function| match function.fun().name() {
+            "repeat" | "lpad" | "rpad" | "array_repeat" | "array_resize" => {
+                function.args().get(1).is_some_and(reads_columns)
+            }
+            "range" | "generate_series" => function.args().iter().any(reads_columns),
+            _ => false,
         })
 }
 
@@ -132,7 +135,9 @@ fn makes_any_length(expr: &Arc<dyn PhysicalExpr>) -> bool {
 fn is_of_others(expr: &Arc<dyn PhysicalExpr>) -> bool {
     static OWN: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         let own = datafusion::functions::all_default_functions().into_iter();
-        own.map(|function| (function.name().to_string(), function))
+        let of_lists = datafusion::functions_nested::all_default_nested_functions();
+        own.chain(of_lists)
+            .map(|function| (function.name().to_string(), function))
             .collect()
     });
     expr.downcast_ref::<ScalarFunctionExpr>()

@@ -125,7 +125,7 @@ impl FieldColumns {
     }
 
     /// `expr` with these columns.
-    pub(super) fn replaced(
+    pub(crate) fn replaced(
         &self,
         expr: &Arc<dyn PhysicalExpr>,
     ) -> Result<Arc<dyn PhysicalExpr>, Reason> {

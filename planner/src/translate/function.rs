@@ -12,7 +12,7 @@ use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
 
 use super::conditional::{branch, equals};
-use super::{Scope, calendar, is_string, math, node};
+use super::{Scope, calendar, check_order, is_string, math, node};
 use crate::decorrelate::one_row;
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{binary, case};
@@ -98,6 +98,7 @@ fn extreme(
     let mut best: Option<Expr> = None;
     for argument in expr.args() {
         let next = branch(node(argument, scope)?, data_type)?;
+        check_order(&next)?;
         best = Some(match best {
             None => next,
             Some(best) => {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use arrow::array::Array;
+use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use super::query::{Body, Expr, Key, Node, Query, Relation, Select, Source};
@@ -162,7 +163,11 @@ pub fn set(key: &str, value: &str) -> String {
 /// A statement that makes the table, rows and types, in memory.
 pub fn create_table(of: &Table) -> String {
     let typed = of.columns.iter().enumerate().map(|(i, column)| {
-        let value = format!("arrow_cast(column{}, '{}')", i + 1, column.data_type);
+        let value = match column.data_type {
+            // Of its characters.
+            DataType::List(_) => format!("string_to_array(column{}, NULL)", i + 1),
+            _ => format!("arrow_cast(column{}, '{}')", i + 1, column.data_type),
+        };
         (column, value)
     });
     let (within, own): (Vec<_>, Vec<_>) = typed.partition(|(column, _)| column.within);
@@ -214,11 +219,15 @@ fn cell(array: &dyn Array, row: usize, value: &Value) -> String {
     {
         return i.to_string();
     }
+    let quoted = |text: String| format!("'{}'", text.replace('\'', "''"));
+    if let (Value::Text(text), DataType::List(_)) = (value, array.data_type()) {
+        return quoted(text.clone());
+    }
     let options = FormatOptions::default();
     let text = ArrayFormatter::try_new(array, &options)
         .and_then(|formatter| formatter.value(row).try_to_string());
     match text {
-        Ok(text) => format!("'{}'", text.replace('\'', "''")),
+        Ok(text) => quoted(text),
         Err(error) => format!("<{error}>"),
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BinaryArray, BooleanArray, Decimal128Array, PrimitiveArray, StringArray,
-    TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
+    ArrayRef, BinaryArray, BooleanArray, Decimal128Array, ListBuilder, PrimitiveArray, StringArray,
+    StringBuilder, TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
     TimestampSecondArray,
 };
 use arrow::compute::cast;
@@ -31,6 +31,8 @@ pub enum Class {
     Text,
     /// Strings of bytes that need not be text.
     Bytes,
+    /// Lists of strings.
+    List,
     /// Dates.
     Date,
     /// Points in time.
@@ -39,13 +41,14 @@ pub enum Class {
 
 impl Class {
     /// All.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Int,
         Self::Decimal,
         Self::Float,
         Self::Bool,
         Self::Text,
         Self::Bytes,
+        Self::List,
         Self::Date,
         Self::Timestamp,
     ];
@@ -58,6 +61,7 @@ impl Class {
             DataType::Date32 | DataType::Date64 => Self::Date,
             DataType::Timestamp(..) => Self::Timestamp,
             DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Self::Bytes,
+            DataType::List(_) => Self::List,
             integer if integer.is_integer() => Self::Int,
             decimal if decimal.is_decimal() => Self::Decimal,
             _ => Self::Text,
@@ -76,7 +80,7 @@ pub enum Value {
     Int(i128),
     /// A float.
     Float(f64),
-    /// A string; of bytes, see [`bytes`].
+    /// A string; of bytes, see [`bytes`]; the list of its characters.
     Text(String),
 }
 
@@ -135,6 +139,7 @@ pub fn draw_type(random: &mut Random) -> DataType {
         (2, dictionary(DataType::UInt16)),
         (4, DataType::Binary),
         (2, DataType::BinaryView),
+        (5, DataType::new_list(DataType::Utf8, true)),
         (8, DataType::Date32),
         (2, DataType::Date64),
         (7, DataType::Timestamp(unit, zone)),
@@ -262,6 +267,18 @@ pub fn array(data_type: &DataType, values: &[Value]) -> Result<ArrayRef, ArrowEr
                 _ => None,
             });
             cast(&BinaryArray::from_iter(bytes), data_type)?
+        }
+        DataType::List(_) => {
+            let mut lists = ListBuilder::new(StringBuilder::new());
+            for value in values {
+                if let Value::Text(text) = value {
+                    let characters = text.chars().map(|c| Some(c.to_string()));
+                    lists.append_value(characters);
+                } else {
+                    lists.append_null();
+                }
+            }
+            Arc::new(lists.finish())
         }
         text => {
             let strings = StringArray::from_iter(values.iter().map(|value| match value {

@@ -15,14 +15,13 @@ use arrow::compute::{concat, take};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::physical_expr::PhysicalExpr;
 
-use super::lookup::{evaluate_batch, one_null};
 use crate::codegen::ir::range::Range;
 use crate::codegen::ir::refusal::{needs_codes, unsupported};
 use crate::codegen::ir::value::{CType, Meaning, Value};
 use crate::codegen::value::scalar::Emitter;
-use crate::column::map;
+use crate::column::{as_logical, map};
 use crate::error::{GpuError, Result};
-use crate::expr::Expr;
+use crate::expr::{Expr, evaluate_batch, one_null};
 
 /// Most combinations that are evaluated: the table of their results stays in the cache of a device.
 const MOST_COMBINATIONS: usize = 1 << 20;
@@ -93,10 +92,7 @@ impl Emitter<'_> {
                 if strings.len() > most {
                     return too_many(function);
                 }
-                let strings = match strings.data_type() == data_type {
-                    true => Arc::clone(strings),
-                    false => arrow::compute::cast(strings, data_type)?,
-                };
+                let strings = as_logical(Arc::clone(strings), data_type)?;
                 (strings, value.text.clone())
             }
             Meaning::Number if value.c_type == CType::Bool => {

@@ -12,7 +12,7 @@ use datafusion::physical_expr::expressions::{
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::scalar::ScalarValue;
 
-use crate::column::{is_binary, is_text};
+use crate::column::{is_binary, is_opaque, is_text};
 use crate::expr::BinaryOp;
 
 /// Why an expression needs dictionary codes, in words for EXPLAIN.
@@ -223,6 +223,9 @@ impl Plan {
         expr: &Arc<dyn PhysicalExpr>,
         data_type: &DataType,
     ) -> Result<Self, Refusal> {
+        if is_opaque(data_type) {
+            return Err(format!("{expr} is computed once per distinct value"));
+        }
         let plan = Self::new(expr)?;
         // Binary values have no characters, and what is made text of them may be none.
         let as_text = || expr.exists(|e| Ok(text_cast(e).is_some())).unwrap_or(true);

@@ -8,7 +8,7 @@ use super::scalar::Emitter;
 use crate::codegen::ir::range::Range;
 use crate::codegen::ir::refusal::{needs_codes, unsupported};
 use crate::codegen::ir::value::{CType, Meaning, Value};
-use crate::column::{is_binary, is_text};
+use crate::column::{is_binary, is_opaque, is_text};
 use crate::error::{GpuError, Result};
 use crate::expr::Expr;
 use crate::graph::list_of;
@@ -413,6 +413,9 @@ impl Emitter<'_> {
 
 /// Has a string of the one type the same bytes as one of the other, whatever they are? Not all bytes are text, or of one length.
 fn is_same_strings(from: &DataType, to: &DataType) -> bool {
+    if is_opaque(from) || is_opaque(to) {
+        return from == to;
+    }
     let fixed = matches!(to, DataType::FixedSizeBinary(_));
     is_text(from) && is_text(to) && (is_binary(to) && !fixed || !is_binary(from) && !is_binary(to))
 }

@@ -12,7 +12,7 @@ use crate::codegen::ir::refusal::{needs_codes, unsupported};
 use crate::codegen::ir::scope::ScopeColumn;
 use crate::codegen::ir::state::KernelState;
 use crate::codegen::ir::value::{CType, Meaning, Value};
-use crate::column::{Dictionary, is_text};
+use crate::column::{Dictionary, is_opaque, is_text};
 use crate::error::{GpuError, Result};
 use crate::expr::{Expr, Node};
 
@@ -519,6 +519,7 @@ pub(in crate::codegen) fn integer_of(value: &ScalarValue) -> Option<i128> {
 pub(in crate::codegen) fn text_type(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Dictionary(_, value) => text_type(value),
+        opaque if is_opaque(opaque) => DataType::LargeBinary,
         other if is_text(other) => other.clone(),
         _ => DataType::Utf8View,
     }

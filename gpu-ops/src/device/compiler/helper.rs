@@ -1,4 +1,7 @@
 //! What a helper process does: compile what comes through its pipe until the pipe is closed.
+//!
+//! It ends with the process that asks, but for a kernel that it compiles then: the binary goes to the kernel cache, where the next
+//! process finds it. Kernels that take longer than a short query would otherwise never be there.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -6,6 +9,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::OnceLock;
 
+use super::super::cubin_cache::write_entry;
 use super::super::nvrtc::{Headers, Job, Nvrtc};
 use super::message::{Reply, Request};
 
@@ -62,14 +66,29 @@ fn process(text: &OsString) -> Option<libc::pid_t> {
     text.to_str()?.parse().ok()
 }
 
+/// The process that asks.
+#[derive(Debug, Clone, Copy)]
+struct Parent(libc::pid_t);
+
+impl Parent {
+    /// End at once when it does, or not.
+    fn end_with(self, at_once: bool) {
+        let signal = if at_once { libc::SIGKILL } else { 0 };
+        // SAFETY: takes and changes nothing but this process's own state.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) };
+    }
+
+    fn is_gone(self) -> bool {
+        // SAFETY: no arguments, and it cannot fail.
+        unsafe { libc::getppid() != self.0 }
+    }
+}
+
 /// Serve the process `parent`, and no longer than it lives.
 fn run(parent: libc::pid_t) -> io::Result<()> {
-    // SAFETY: both calls take and change nothing but this process's own state.
-    let child = unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        libc::getppid()
-    };
-    if child != parent {
+    let parent = Parent(parent);
+    parent.end_with(true);
+    if parent.is_gone() {
         return Err(io::Error::other("the process that asked is gone"));
     }
     // SAFETY: nothing is open yet but the standard streams; what was inherited beyond them is of no use here.
@@ -96,8 +115,15 @@ fn run(parent: libc::pid_t) -> io::Result<()> {
     }
     let file = |descriptor: OwnedFd| File::from(descriptor);
     serve(BufReader::new(file(input)), file(output), |library| {
-        Nvrtc::open(library)
+        let nvrtc = Nvrtc::open(library)?;
+        Ok(OfProcess { nvrtc, parent })
     })
+}
+
+/// The library, on behalf of another process.
+struct OfProcess {
+    nvrtc: Nvrtc,
+    parent: Parent,
 }
 
 /// What a helper compiles with.
@@ -107,15 +133,25 @@ pub(super) trait Compiler {
 
     /// The binary of a source, or the compiler's messages.
     fn compile(&self, job: &Job, headers: &Headers) -> Result<Vec<u8>, String>;
+
+    /// Does nobody wait for it any more?
+    fn is_alone(&self) -> bool;
 }
 
-impl Compiler for Nvrtc {
+impl Compiler for OfProcess {
     fn version(&self) -> (u32, u32) {
-        self.version
+        self.nvrtc.version
     }
 
     fn compile(&self, job: &Job, headers: &Headers) -> Result<Vec<u8>, String> {
-        Nvrtc::compile(self, job, headers)
+        self.parent.end_with(job.kept.is_none());
+        let compiled = self.nvrtc.compile(job, headers);
+        self.parent.end_with(true);
+        compiled
+    }
+
+    fn is_alone(&self) -> bool {
+        self.parent.is_gone()
     }
 }
 
@@ -140,10 +176,22 @@ pub(super) fn serve<C: Compiler>(
                 Err(why) => Reply::Unable(why),
             },
             (Request::Compile(job), Some((compiler, headers))) => {
-                match compiler.compile(&job, headers) {
+                let reply = match compiler.compile(&job, headers) {
                     Ok(binary) => Reply::Compiled(binary),
                     Err(log) => Reply::Refused(log),
+                };
+                // Others may hold the pipe open.
+                let sent = match compiler.is_alone() {
+                    true => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
+                    false => reply.write(&mut output),
+                };
+                if sent.is_err()
+                    && let (Reply::Compiled(binary), Some(file)) = (&reply, &job.kept)
+                {
+                    write_entry(file, binary)?;
                 }
+                sent?;
+                continue;
             }
             (Request::Compile(_), None) => Reply::Unable("nothing is set up".into()),
         };

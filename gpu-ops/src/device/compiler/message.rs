@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use super::super::nvrtc::{Headers, Job};
 
 /// What a frame begins with; the last digit is the version of this protocol.
-const MAGIC: [u8; 4] = *b"WLC1";
+const MAGIC: [u8; 4] = *b"WLC2";
 
 /// Most byte strings of a frame, and most bytes of one: more is no message.
 const MOST_FIELDS: u32 = 4096;
@@ -160,6 +160,9 @@ impl Request {
             Self::COMPILE => Self::Compile(Job {
                 name: next()?,
                 source: next()?,
+                kept: Some(next()?)
+                    .filter(|path| !path.is_empty())
+                    .map(Into::into),
                 options: fields.collect(),
             }),
             _ => return Err(malformed("an unknown request")),
@@ -173,7 +176,10 @@ impl Request {
 /// # Errors
 /// [`io::Error`] when the helper is gone.
 fn write_job(job: &Job, output: &mut impl Write) -> io::Result<()> {
-    let mut fields = vec![job.name.as_bytes(), job.source.as_bytes()];
+    // A path that is no UTF-8 is nothing that a helper writes.
+    let kept = job.kept.as_ref().and_then(|path| path.to_str());
+    let kept = kept.unwrap_or_default().as_bytes();
+    let mut fields = vec![job.name.as_bytes(), job.source.as_bytes(), kept];
     fields.extend(job.options.iter().map(String::as_bytes));
     write_frame(output, Request::COMPILE, &fields)
 }
@@ -249,6 +255,9 @@ mod tests {
                 name: "k".into(),
                 source: "int ö;\n\0".into(),
                 options: options.iter().map(ToString::to_string).collect(),
+                kept: options
+                    .first()
+                    .map(|name| format!("/kept/{name}.cubin").into()),
             })
         };
         let setup = |headers: &[(&str, &str)]| Request::Setup {

@@ -208,12 +208,24 @@ impl Compilers {
     }
 
     /// Compile CUDA C++ that may include Warpline's headers to a cubin for `architecture`. Waits for a worker where all have
-    /// something to do.
+    /// something to do. A helper process that outlives this one leaves the binary in the file `kept`, an entry of the kernel cache.
     ///
     /// # Errors
     /// [`GpuError::Compile`] with the compiler's log, [`GpuError::DeviceUnavailable`] without NVRTC.
-    pub fn compile(&self, name: &str, source: &str, architecture: (u32, u32)) -> Result<Vec<u8>> {
-        nvrtc::compile_by(|job| self.run(job), (name, source), architecture)
+    pub fn compile(
+        &self,
+        name: &str,
+        source: &str,
+        architecture: (u32, u32),
+        kept: Option<&Path>,
+    ) -> Result<Vec<u8>> {
+        let run = |job: Job| {
+            self.run(&Job {
+                kept: kept.map(Path::to_path_buf),
+                ..job
+            })
+        };
+        nvrtc::compile_by(run, (name, source), architecture)
     }
 
     fn run(&self, job: &Job) -> Result<Vec<u8>> {

@@ -1,7 +1,7 @@
 //! Helper processes: programs that serve through their standard input and output.
 //!
-//! A helper ends when its input is closed, and by a signal of the system when the thread that started it ends. So one thread
-//! starts all of them, and lives as long as this process.
+//! A helper ends when its input is closed, and by a signal of the system when the thread that started it ends, once it has compiled
+//! what it is about. So one thread starts all of them, and lives as long as this process.
 
 use std::io::{self, BufReader};
 use std::os::fd::AsRawFd;

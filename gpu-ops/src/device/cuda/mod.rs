@@ -466,7 +466,8 @@ impl Device for CudaDevice {
                 }
             }
         }
-        let cubin = Compilers::of_process()?.compile(name, source, self.architecture)?;
+        let (compilers, kept) = (Compilers::of_process()?, self.cache.path(&key));
+        let cubin = compilers.compile(name, source, self.architecture, kept.as_deref())?;
         let module = ModuleHandle::load(Arc::clone(&self.context), &cubin)?;
         self.cache.put(&key, &cubin);
         let bytes = source.len();

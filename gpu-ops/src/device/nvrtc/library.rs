@@ -44,6 +44,8 @@ pub(in crate::device) struct Job {
     pub(in crate::device) source: String,
     /// All options, in order.
     pub(in crate::device) options: Vec<String>,
+    /// The file in which the kernel cache will have the binary: for a helper whose process ends before it does.
+    pub(in crate::device) kept: Option<PathBuf>,
 }
 
 /// What sources may include, by name.

@@ -140,6 +140,7 @@ fn whole_job(name: &str, source: &str, architecture: (u32, u32)) -> Job {
         name: name.into(),
         source: source.into(),
         options: options(architecture),
+        kept: None,
     }
 }
 
@@ -157,15 +158,15 @@ fn short_job(name: &str, source: &str, architecture: (u32, u32)) -> Job {
 /// # Errors
 /// What `compile` reports.
 pub(super) fn compile_by(
-    compile: impl Fn(&Job) -> Result<Vec<u8>>,
+    compile: impl Fn(Job) -> Result<Vec<u8>>,
     (name, source): (&str, &str),
     architecture: (u32, u32),
 ) -> Result<Vec<u8>> {
-    let short = match compile(&short_job(name, source, architecture)) {
+    let short = match compile(short_job(name, source, architecture)) {
         Err(GpuError::Compile { log, .. }) => log,
         other => return other,
     };
-    let whole = compile(&whole_job(name, source, architecture))?;
+    let whole = compile(whole_job(name, source, architecture))?;
     log::warn!("kernel '{name}' compiles only with all of its headers: {short}");
     Ok(whole)
 }

@@ -31,7 +31,7 @@ use super::{Inputs, exchange, fields};
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{binary, cast, is_not_null, is_true};
 use crate::rel::{Rel, RelRef};
-use crate::translate::{Scope, is_decimal, is_string, is_value, translate};
+use crate::translate::{Scope, check_order, is_decimal, is_string, is_value, translate};
 
 /// A call of a select list.
 #[derive(Debug, Clone)]
@@ -345,6 +345,9 @@ pub(super) fn check_argument(
     name: &str,
 ) -> Result<(), Reason> {
     use DataType::{Boolean, Duration, Float64, Int64, UInt64};
+    if matches!(function, AggregateFunction::Min | AggregateFunction::Max) {
+        check_order(argument)?;
+    }
     let data_type = &argument.data_type;
     let supported = match function {
         AggregateFunction::Count | AggregateFunction::Any => true,

@@ -47,21 +47,8 @@ pub(super) fn beside(
     rel: RelRef,
     exprs: &[Arc<dyn PhysicalExpr>],
 ) -> Result<(RelRef, Vec<Arc<dyn PhysicalExpr>>), Reason> {
-    if !rel
-        .columns
-        .iter()
-        .any(|column| is_struct(&column.data_type))
-    {
-        return Ok((rel, exprs.to_vec()));
-    }
-    let mut rel = rel;
-    let replaced = exprs.iter().map(|expr| {
-        with_columns(expr, &mut |access| {
-            let (with, at) = reach(&rel, access)?;
-            rel = with;
-            Some((rel.columns[at].name.clone(), at))
-        })
-    });
+    let (rel, columns) = read_by(rel, exprs)?;
+    let replaced = exprs.iter().map(|expr| columns.replaced(expr));
     let replaced = replaced.collect::<Result<_, _>>()?;
     Ok((rel, replaced))
 }

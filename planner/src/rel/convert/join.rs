@@ -4,6 +4,7 @@ use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::physical_expr::PhysicalExprRef;
 use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use warpline_gpu::column::is_opaque;
 use warpline_gpu::expr::Expr;
 
 use super::fields::{self, Condition};
@@ -195,9 +196,9 @@ impl Sides<'_> {
 
 fn check_key(left: &Expr, right: &Expr) -> Result<(), Reason> {
     let (l, r) = (&left.data_type, &right.data_type);
-    let strings = is_string(l) && is_string(r);
-    let values = l == r && is_value(l);
-    if strings || values {
+    let strings = is_string(l) && is_string(r) && !is_opaque(l) && !is_opaque(r);
+    let same = l == r && (is_value(l) || is_string(l));
+    if strings || same {
         return Ok(());
     }
     refuse(format!("a join of {l} with {r} runs on the CPU"))

@@ -16,6 +16,7 @@ mod phases;
 mod ranked;
 mod scan;
 mod states;
+mod unnest;
 mod window;
 
 use std::cell::Cell;
@@ -44,6 +45,7 @@ use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
+use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::scalar::ScalarValue;
@@ -241,6 +243,9 @@ impl Converter {
         }
         if let Some(exec) = plan.downcast_ref::<BoundedWindowAggExec>() {
             return window::windows(exec.window_expr(), input, self);
+        }
+        if let Some(exec) = plan.downcast_ref::<UnnestExec>() {
+            return unnest::unnest(exec, &input);
         }
         if plan.is::<ScalarSubqueryExec>() {
             return Ok(input);
@@ -488,6 +493,7 @@ fn known(plan: &Arc<dyn ExecutionPlan>) -> Result<(), Reason> {
         || plan.is::<SortMergeJoinExec>()
         || plan.is::<SortPreservingMergeExec>()
         || plan.is::<UnionExec>()
+        || plan.is::<UnnestExec>()
         || plan.is::<WindowAggExec>();
     if known {
         return Ok(());

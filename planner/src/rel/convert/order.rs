@@ -10,6 +10,7 @@ use super::Converter;
 use crate::reason::Reason;
 use crate::rel::expr::as_column;
 use crate::rel::{Rel, RelKind, RelRef};
+use crate::translate::check_order;
 
 /// The first `fetch` rows of `input` in an order.
 pub(super) fn sort(
@@ -26,6 +27,7 @@ pub(super) fn sort(
         .collect();
     let mut keys: Vec<SortKey> = Vec::new();
     for (expr, key) in translated.into_iter().zip(ordering.iter()) {
+        check_order(&expr)?;
         let column = match as_column(&expr) {
             Some(column) if column < width => column,
             _ => {

@@ -32,7 +32,7 @@ use super::grouping::Grouping;
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{all_of, as_column, binary, case, cast, is_not_null, is_true, same};
 use crate::rel::{Rel, RelRef};
-use crate::translate::{Scope, is_decimal, translate};
+use crate::translate::{Scope, check_order, is_decimal, translate};
 
 const FLOAT: DataType = DataType::Float64;
 
@@ -129,8 +129,10 @@ pub(super) fn call(
             .map(|key| {
                 // A list that is made backwards is turned round at its end.
                 let turned = lists_all && call.is_reversed();
+                let value = translate(&key.expr, scope)?;
+                check_order(&value)?;
                 Ok(OrderKey {
-                    value: translate(&key.expr, scope)?,
+                    value,
                     descending: key.options.descending != turned,
                     nulls_first: key.options.nulls_first != turned,
                 })

@@ -15,6 +15,7 @@ use datafusion::physical_plan::aggregates::{
     AggregateExec, AggregateInputMode, AggregateOutputMode,
 };
 use datafusion::scalar::ScalarValue;
+use warpline_gpu::column::is_opaque;
 use warpline_gpu::expr::{BinaryOp, Expr, MathFunction, Node};
 use warpline_gpu::pipeline::{AggregateCall, AggregateFunction};
 
@@ -215,9 +216,12 @@ impl<'a> Kept<'a> {
         let name = call.human_display().unwrap_or_else(|| call.name());
         let apart = "it runs on the CPU where its phases run apart";
         let fields = call.state_fields()?;
-        let typed =
-            |field: &&FieldRef| !is_value(field.data_type()) && !is_string(field.data_type());
-        if let Some(field) = fields.iter().find(typed) {
+        // Distinct values are kept as lists, which are nothing to be merged by value.
+        let is_other = |field: &&FieldRef| {
+            let data_type = field.data_type();
+            !is_value(data_type) && !is_string(data_type) || is_opaque(data_type)
+        };
+        if let Some(field) = fields.iter().find(is_other) {
             let data_type = field.data_type();
             return refuse(format!("the state of {name} has a {data_type}: {apart}"));
         }

@@ -164,7 +164,7 @@ impl Draw<'_> {
                 (3, ("bool_or", Some(class))),
             ],
             Class::Text => vec![(2, ("string_agg", Some(class)))],
-            Class::Float | Class::Bytes | Class::Date | Class::Timestamp => vec![],
+            Class::Float | Class::Bytes | Class::List | Class::Date | Class::Timestamp => vec![],
         };
         if !wild {
             choices.push((3, ("min", Some(class))));

@@ -3,7 +3,9 @@
 use Slot::{Any, Constant, Is, Same};
 
 use crate::Random;
-use crate::fuzz::value::Class::{self, Bool, Bytes, Date, Decimal, Float, Int, Text, Timestamp};
+use crate::fuzz::value::Class::{
+    self, Bool, Bytes, Date, Decimal, Float, Int, List, Text, Timestamp,
+};
 
 /// What may stand for a `{}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,6 +216,14 @@ pub(crate) const FORMS: &[Form] = &[
     exact(1, Int, "character_length(encode({}, 'hex'))", &[Is(Bytes)]),
     exact(2, Bytes, "CAST({} AS BYTEA)", &[Is(Text)]),
     exact(2, Bytes, "sha256({})", &[Same]),
+    exact(3, Int, "array_length({})", &[Is(List)]),
+    exact(2, Text, "array_to_string({}, '-')", &[Is(List)]),
+    exact(2, Text, "{}[1]", &[Is(List)]),
+    exact(3, Bool, "array_has({}, 'o')", &[Is(List)]),
+    exact(1, Bool, "array_has({}, {})", &[Is(List), Is(Text)]),
+    exact(3, List, "string_to_array({}, 'e')", &[Is(Text)]),
+    exact(2, List, "array_reverse({})", &[Same]),
+    exact(1, List, "array_append({}, {})", &[Same, Is(Text)]),
     exact(4, Date, "CAST({} AS DATE)", &[Is(Timestamp)]),
     exact(2, Date, "({} + INTERVAL '1' DAY)", &[Same]),
     exact(1, Date, "({} - INTERVAL '13' MONTH)", &[Same]),
@@ -276,6 +286,13 @@ pub(crate) fn constant(random: &mut Random, class: Class) -> String {
             "X'ff'",
             "CAST(NULL AS BYTEA)",
         ],
+        List => &[
+            "make_array('o', 'n', 'e')",
+            "make_array('a')",
+            "make_array('a', NULL)",
+            "string_to_array('', NULL)",
+            "string_to_array(CAST(NULL AS VARCHAR), NULL)",
+        ],
         Date => &[
             "DATE '2000-02-23'",
             "DATE '2000-02-29'",
@@ -300,7 +317,7 @@ mod tests {
     /// A table with a column of each class.
     const TABLE: &str = "CREATE TABLE t AS SELECT arrow_cast(column1, 'Int32') AS i, \
         arrow_cast(column1, 'Decimal128(15, 2)') AS d, arrow_cast(column1, 'Float64') AS f, column1 > 0 AS b, \
-        arrow_cast(column1, 'Utf8') AS s, X'ff' AS x, arrow_cast(column1, 'Date32') AS t, \
+        arrow_cast(column1, 'Utf8') AS s, X'ff' AS x, make_array('o', 'n') AS l, arrow_cast(column1, 'Date32') AS t, \
         arrow_cast(arrow_cast(column1, 'Int64'), 'Timestamp(us)') AS p FROM (VALUES (1), (2)) AS v";
 
     fn column(class: Class) -> &'static str {
@@ -311,6 +328,7 @@ mod tests {
             Bool => "b",
             Text => "s",
             Bytes => "x",
+            List => "l",
             Date => "t",
             Timestamp => "p",
         }

@@ -13,6 +13,7 @@ pub(super) fn constant(class: Class) -> Expr {
         Class::Bool => "true",
         Class::Text => "'a'",
         Class::Bytes => "X'61'",
+        Class::List => "make_array('a')",
         Class::Date => "DATE '2000-02-29'",
         Class::Timestamp => "TIMESTAMP '2000-02-29 00:00:00'",
     };

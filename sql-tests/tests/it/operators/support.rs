@@ -1,9 +1,13 @@
 //! What the operator tests share: columns with nulls, and checks of many expressions at once.
 
+use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, ArrowPrimitiveType, BooleanArray, Int32Array, PrimitiveArray};
-use arrow::array::{StringArray, StringViewArray};
+use arrow::array::{RecordBatch, StringArray, StringViewArray};
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::file::properties::WriterProperties;
 use warpline_sql_tests::Fixture;
 pub(crate) use warpline_sql_tests::Random;
 
@@ -63,6 +67,15 @@ pub(crate) fn string_views(values: Vec<Option<&str>>) -> ArrayRef {
 /// Row numbers from 0, to group by: each row is its own group.
 pub(crate) fn row_numbers(rows: usize) -> ArrayRef {
     Arc::new(Int32Array::from_iter_values(0..rows as i32))
+}
+
+/// A parquet file of one batch.
+pub(crate) fn write_parquet(path: &Path, batch: &RecordBatch, properties: WriterProperties) {
+    let file = File::create(path).expect("a file");
+    let mut writer =
+        ArrowWriter::try_new(file, batch.schema(), Some(properties)).expect("a writer");
+    writer.write(batch).expect("written");
+    writer.close().expect("closed");
 }
 
 /// Runs every query; fails with all that differ, not only the first.

@@ -1,18 +1,15 @@
 //! Columns of bytes that need not be text: as filters, keys, arguments and output, from memory and from parquet.
 
-use std::fs::File;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BinaryArray, FixedSizeBinaryArray, Int64Array, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::{Compression, Encoding};
 use datafusion::parquet::file::properties::{WriterProperties, WriterVersion};
-use datafusion::prelude::ParquetReadOptions;
 use warpline_sql_tests::{Fixture, Random, test_device};
 
-use crate::operators::support::{Nulls, check_all, drawn, row_numbers};
+use crate::operators::support::{Nulls, check_all, drawn, row_numbers, write_parquet};
 
 /// Values of which many repeat: empty, not UTF-8, prefixes of one another, longer than a view holds.
 const FEW: [&[u8]; 8] = [
@@ -197,28 +194,16 @@ fn bytes_of_parquet_files() {
     ];
     for (name, properties) in kinds {
         let path = folder.path().join(format!("{name}.parquet"));
-        let file = File::create(&path).expect("a file");
-        let mut writer =
-            ArrowWriter::try_new(file, batch.schema(), Some(properties.build())).expect("a writer");
-        writer.write(&batch).expect("written");
-        writer.close().expect("closed");
+        write_parquet(&path, &batch, properties.build());
         for late in ["off", "on"] {
             let settings = [
                 ("warpline.late_columns", late),
                 ("warpline.parquet", "device"),
             ];
-            let fixture = Fixture::open(test_device(), true, &settings);
+            let fixture = Fixture::open(test_device(), true, &settings)
+                .parquet("t", &path)
+                .parquet("o", &path);
             fixture.set("warpline.min_rows", "0");
-            for table in ["t", "o"] {
-                let context = fixture.session().context().clone();
-                let path = path.to_str().expect("a path").to_string();
-                fixture
-                    .block_on(async move {
-                        let options = ParquetReadOptions::default();
-                        context.register_parquet(table, path, options).await
-                    })
-                    .expect("a table");
-            }
             check_all(&fixture, QUERIES.map(String::from));
         }
     }

@@ -1,18 +1,17 @@
 //! Fields of structs: in filters, keys, arguments and output, below and above joins, from memory and from parquet.
 
-use std::fs::File;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StructArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Date32Type, Field, Int32Type, Int64Type};
-use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::Compression;
 use datafusion::parquet::file::properties::{WriterProperties, WriterVersion};
-use datafusion::prelude::ParquetReadOptions;
 use warpline_sql_tests::{Fixture, Random, test_device};
 
-use crate::operators::support::{Nulls, check_all, drawn, primitive, row_numbers, string_views};
+use crate::operators::support::{
+    Nulls, check_all, drawn, primitive, row_numbers, string_views, write_parquet,
+};
 
 const WORDS: [&str; 6] = [
     "",
@@ -260,29 +259,17 @@ fn fields_in_parquet_files() {
     ];
     for (name, properties, late) in kinds {
         let path = folder.path().join(format!("{name}.parquet"));
-        let file = File::create(&path).expect("a file");
-        let mut writer =
-            ArrowWriter::try_new(file, batch.schema(), Some(properties.build())).expect("a writer");
-        writer.write(&batch).expect("written");
-        writer.close().expect("closed");
+        write_parquet(&path, &batch, properties.build());
         for filters in ["false", "true"] {
             let settings = [
                 ("warpline.late_columns", late),
                 ("warpline.parquet", "device"),
                 ("datafusion.execution.parquet.pushdown_filters", filters),
             ];
-            let fixture = Fixture::open(test_device(), true, &settings);
+            let fixture = Fixture::open(test_device(), true, &settings)
+                .parquet("t", &path)
+                .parquet("o", &path);
             fixture.set("warpline.min_rows", "0");
-            for table in ["t", "o"] {
-                let context = fixture.session().context().clone();
-                let path = path.to_str().expect("a path").to_string();
-                fixture
-                    .block_on(async move {
-                        let options = ParquetReadOptions::default();
-                        context.register_parquet(table, path, options).await
-                    })
-                    .expect("a table");
-            }
             check_all(&fixture, queries());
         }
     }

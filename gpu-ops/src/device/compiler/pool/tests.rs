@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::{PipeReader, PipeWriter, pipe};
+use std::io::{self, PipeReader, PipeWriter, Write, pipe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -10,6 +10,7 @@ use std::thread;
 use super::super::helper::{Compiler, serve};
 use super::super::message::{Reply, Request, ask};
 use super::*;
+use crate::device::cubin_cache::{CacheKey, CubinCache};
 use crate::device::nvrtc::Headers;
 
 /// Compiles a source to itself, waits for others, or ends.
@@ -23,6 +24,8 @@ struct Fake {
     most: Arc<AtomicUsize>,
     /// So many starts succeed.
     starts: Option<usize>,
+    /// Whoever asked has ended.
+    alone: bool,
 }
 
 impl Compiler for Fake {
@@ -45,6 +48,10 @@ impl Compiler for Fake {
             "wrong" => Err("an error in line 1".into()),
             _ => Ok(job.source.clone().into_bytes()),
         }
+    }
+
+    fn is_alone(&self) -> bool {
+        self.alone
     }
 }
 
@@ -105,6 +112,60 @@ fn job(name: &str, source: &str) -> Job {
         name: name.into(),
         source: source.into(),
         options: vec![],
+        kept: None,
+    }
+}
+
+/// Takes one answer, and no more where the pipe breaks.
+struct Answers {
+    breaks: bool,
+    taken: usize,
+}
+
+impl Write for Answers {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.breaks && self.taken > 0 {
+            true => Err(io::ErrorKind::BrokenPipe.into()),
+            false => Ok(bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.taken += 1;
+        Ok(())
+    }
+}
+
+/// Whether the end of who asked shows by the pipe, or others hold that open.
+#[test]
+fn what_nobody_waits_for_any_more_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = CubinCache::new(Some(folder.path().join("kernels")));
+    for (breaks, alone) in [(true, false), (false, true), (false, false)] {
+        let key = CacheKey::new(["k"]);
+        let setup = Request::Setup {
+            library: String::new(),
+            headers: Headers(vec![("a.cuh".into(), String::new())]),
+        };
+        let compile = Request::Compile(Job {
+            kept: cache.path(&key),
+            ..job("k", "source")
+        });
+        let mut requests = Vec::new();
+        setup.write(&mut requests).unwrap();
+        compile.write(&mut requests).unwrap();
+        let fake = Fake {
+            alone,
+            ..Fake::default()
+        };
+        let answers = Answers { breaks, taken: 0 };
+        let served = serve(requests.as_slice(), answers, |_| Ok(fake.clone()));
+        // Who is there keeps it.
+        let left = breaks || alone;
+        assert_eq!(served.is_err(), left);
+        let kept = cache.get(&key);
+        assert_eq!(kept.as_deref(), left.then_some(&b"source"[..]));
+        cache.remove(&key);
     }
 }
 

@@ -21,6 +21,7 @@ use datafusion::physical_expr::expressions::{CastExpr, Literal};
 use datafusion::physical_expr::window::{StandardWindowExpr, WindowExpr};
 use datafusion::physical_plan::windows::WindowUDFExpr;
 use datafusion::scalar::ScalarValue;
+use warpline_gpu::column::is_opaque;
 use warpline_gpu::primitives::RunningCombine;
 
 use super::frame::{Bound, Frame};
@@ -195,6 +196,9 @@ fn aggregate_kind(
     } else {
         return refused();
     };
+    if matches!(kind, Kind::Extreme(_)) && is_opaque(&return_type) {
+        return refused();
+    }
     // Truths run as numbers.
     let truth = return_type == DataType::Boolean;
     wanted.push(match truth && matches!(kind, Kind::Extreme(_)) {

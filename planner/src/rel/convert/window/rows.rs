@@ -13,6 +13,7 @@ use crate::reason::Reason;
 use crate::rel::convert::Converter;
 use crate::rel::expr::{as_column, is_not_null};
 use crate::rel::{Join, JoinKind, Rel, RelRef};
+use crate::translate::check_order;
 
 /// Functions over rows in an order.
 pub(super) fn ordered(
@@ -36,6 +37,9 @@ pub(super) fn ordered(
         .collect();
     let mut places = Vec::with_capacity(translated.len());
     for (number, expr) in translated.into_iter().enumerate() {
+        if (first.partition_by().len()..keys).contains(&number) {
+            check_order(&expr)?;
+        }
         places.push(match as_column(&expr) {
             Some(column) if column < width => column,
             _ => {
