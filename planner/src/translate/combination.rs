@@ -12,7 +12,7 @@ use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use warpline_gpu::expr::{Expr, Node};
 
-use super::strings::{is_result, reads_fields};
+use super::strings::{is_result, looks_beyond, reads_below_null};
 use super::{Scope, is_string, node};
 use crate::reason::Reason;
 
@@ -40,7 +40,7 @@ pub(super) fn per_combination(
         possible &= !e.is::<DynamicFilterPhysicalExpr>()
             && !e.is::<ScalarSubqueryExpr>()
             && !makes_any_length(&e)
-            && !reads_fields(&e)
+            && !looks_beyond(&e)
             && !is_of_others(&e);
         if !possible || !reads_columns(&e) {
             return Ok(Transformed::new(e, false, TreeNodeRecursion::Jump));
@@ -92,8 +92,10 @@ fn input(
     scope: &mut Scope<'_>,
 ) -> Option<Expr> {
     let data_type = e.data_type(scope.schema).ok()?;
-    if e.is::<Column>() {
-        return node(e, scope).ok().filter(|_| may_be_few(&data_type));
+    if let Some(column) = e.downcast_ref::<Column>() {
+        let field = scope.schema.fields().get(column.index())?;
+        let few = may_be_few(&data_type) && !reads_below_null(field);
+        return node(e, scope).ok().filter(|_| few);
     }
     let field = e
         .downcast_ref::<ScalarFunctionExpr>()
@@ -119,23 +121,44 @@ fn may_be_few(data_type: &DataType) -> bool {
     }
 }
 
-/// Does the function make strings or lists as long as a column says? Those of combinations that no row has may be too long for memory.
+/// Does the function make strings as long as a column says? Those of combinations that no row has may be too long for memory.
 fn makes_any_length(expr: &Arc<dyn PhysicalExpr>) -> bool {
     expr.downcast_ref::<ScalarFunctionExpr>()
-        .is_some_and(|function| match function.fun().name() {
-            "repeat" | "lpad" | "rpad" | "array_repeat" | "array_resize" => {
-                function.args().get(1).is_some_and(reads_columns)
-            }
-            "range" | "generate_series" => function.args().iter().any(reads_columns),
-            _ => false,
+        .is_some_and(|function| {
+            matches!(function.name(), "repeat" | "lpad" | "rpad")
+                && function.args().get(1).is_some_and(reads_columns)
         })
 }
+
+/// Functions of lists that look at nothing but the list of the row at hand. Others may take the lists of many rows as one, and be wrong
+/// for all where those of a combination that no row has do not go together.
+const ROW_BY_ROW: [&str; 18] = [
+    "array_append",
+    "array_concat",
+    "array_element",
+    "array_except",
+    "array_has",
+    "array_has_all",
+    "array_has_any",
+    "array_intersect",
+    "array_position",
+    "array_positions",
+    "array_prepend",
+    "array_remove",
+    "array_remove_all",
+    "array_replace",
+    "array_slice",
+    "array_to_string",
+    "array_union",
+    "make_array",
+];
 
 /// A function that is not DataFusion's own: what it costs or does for values that no row has, nobody knows.
 fn is_of_others(expr: &Arc<dyn PhysicalExpr>) -> bool {
     static OWN: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         let own = datafusion::functions::all_default_functions().into_iter();
-        let of_lists = datafusion::functions_nested::all_default_nested_functions();
+        let of_lists = datafusion::functions_nested::all_default_nested_functions().into_iter();
+        let of_lists = of_lists.filter(|function| ROW_BY_ROW.contains(&function.name()));
         own.chain(of_lists)
             .map(|function| (function.name().to_string(), function))
             .collect()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::physical_expr::expressions::{
     Column, DynamicFilterPhysicalExpr, IsNotNullExpr, IsNullExpr,
@@ -29,7 +29,7 @@ pub(super) fn per_distinct(
         .schema
         .fields()
         .get(index)
-        .is_some_and(|f| is_string(f.data_type()));
+        .is_some_and(|f| is_string(f.data_type()) && !reads_below_null(f));
     let data_type = expr.data_type(scope.schema)?;
     if !is_string_column || !is_result(&data_type) || is_null_test(expr) {
         return Ok(None);
@@ -63,7 +63,7 @@ fn only_column(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
         }
         single &= !e.is::<DynamicFilterPhysicalExpr>()
             && !e.is::<ScalarSubqueryExpr>()
-            && !reads_fields(e);
+            && !looks_beyond(e);
         Ok(if single {
             TreeNodeRecursion::Continue
         } else {
@@ -73,10 +73,16 @@ fn only_column(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     found.filter(|_| single)
 }
 
-/// Does the function answer what its argument's field says beside its type? A lookup's inputs have fields of their own.
-pub(super) fn reads_fields(expr: &Arc<dyn PhysicalExpr>) -> bool {
+/// Does the function answer what its argument's field says beside its type? A lookup's inputs have fields of their own. Does it take the
+/// lists of many rows as one? Those of a lookup's inputs are others.
+pub(super) fn looks_beyond(expr: &Arc<dyn PhysicalExpr>) -> bool {
     expr.downcast_ref::<ScalarFunctionExpr>()
-        .is_some_and(|function| matches!(function.name(), "arrow_field" | "arrow_metadata"))
+        .is_some_and(|function| matches!(function.name(), "arrow_field" | "arrow_metadata" | "map"))
+}
+
+/// DataFusion's functions of lists of one length read what lies below a NULL, which a lookup's input does not have.
+pub(super) fn reads_below_null(field: &Field) -> bool {
+    field.is_nullable() && matches!(field.data_type(), DataType::FixedSizeList(..))
 }
 
 /// Types that a lookup table holds.

@@ -197,7 +197,7 @@ const QUERIES: [&str; 40] = [
     "SELECT id, u FROM t WHERE l IS NULL OR m IS NULL",
     "SELECT count(l) AS l, count(u) AS u, count(a) AS a, count(*) AS n FROM t",
     "SELECT id, array_length(l) AS a, cardinality(w) AS b, array_ndims(q) AS c, empty(g) AS d FROM t",
-    "SELECT id, l[1] AS first, l[-1] AS last, w[2] AS second, x[3] AS third, q[1][2] AS deep FROM t",
+    "SELECT id, l[1] AS first, l[-1] AS last, w[2] AS second, q[1][2] AS deep FROM t",
     "SELECT sum(l[1]) AS s, max(w[1]) AS m, min(array_length(u)) AS a FROM t WHERE array_length(l) > 1",
     "SELECT id FROM t WHERE array_has(l, 2) OR array_has(w, 'a')",
     "SELECT id FROM t WHERE array_has_any(w, make_array('b', 'ab')) AND NOT array_has_all(l, make_array(1))",
