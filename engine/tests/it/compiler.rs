@@ -48,13 +48,13 @@ fn a_helper_does_not_outlive_who_started_it() {
     let started = || {
         let mut helper = helper(std::process::id());
         // A source before the library is named: the helper answers when it is set up to end with this thread.
-        let request = b"WLC1\x02\x02\0\0\0".iter().chain(&[0; 16]);
+        let request = b"WLC2\x02\x03\0\0\0".iter().chain(&[0; 24]);
         let request: Vec<u8> = request.copied().collect();
         helper.stdin.as_mut().unwrap().write_all(&request).unwrap();
         let mut answer = [0; 4];
         let output = helper.stdout.as_mut().unwrap();
         output.read_exact(&mut answer).unwrap();
-        assert_eq!(&answer, b"WLC1");
+        assert_eq!(&answer, b"WLC2");
         helper
     };
     let mut left = thread::spawn(started).join().unwrap();

@@ -428,15 +428,66 @@ fn group_keys_decode_from_64_bit_codes() {
     });
 }
 
+/// Lists of strings: NULL, empty, with NULLs in them; maps; spans of time.
+fn opaque_arrays(rows: usize) -> Vec<ArrayRef> {
+    let mut lists = ListBuilder::new(StringBuilder::new());
+    let mut maps = MapBuilder::new(None, StringBuilder::new(), Int64Builder::new());
+    for row in 0..rows {
+        for element in 0..row % 4 {
+            let text = format!("element {}", (row * 7 + element) % 50);
+            lists.values().append_option((row % 5 != 1).then_some(text));
+        }
+        lists.append(row % 11 != 3);
+        for key in 0..row % 3 {
+            maps.keys().append_value(format!("k{key}"));
+            maps.values()
+                .append_option((row % 7 != 0).then_some(row as i64 % 9));
+        }
+        maps.append(row % 13 != 5).unwrap();
+    }
+    let spans = (0..rows as i32).map(|row| {
+        let span = IntervalMonthDayNano::new(row % 3 - 1, row % 5, i64::from(row % 2) * 1_000);
+        (row % 6 != 2).then_some(span)
+    });
+    vec![
+        Arc::new(lists.finish()),
+        Arc::new(maps.finish()),
+        Arc::new(IntervalMonthDayNanoArray::from_iter(spans)),
+    ]
+}
+
+#[test]
+fn lists_maps_and_intervals_come_back_as_they_were() {
+    on_each_device(|pool, stream| {
+        for rows in [0, 1, 31, 32, 33, 40_000] {
+            for array in opaque_arrays(rows + 3) {
+                // Values of a slice begin elsewhere.
+                let array = array.slice(3, rows);
+                for policy in [
+                    StringPolicy::Auto,
+                    StringPolicy::AlwaysDictionary,
+                    StringPolicy::AlwaysBytes,
+                ] {
+                    let column = encode(&array, policy, pool, stream).unwrap();
+                    assert_eq!(column.statistics.null_count, array.null_count());
+                    assert_same(&column.to_arrow(stream).unwrap(), &array);
+                }
+            }
+        }
+    });
+}
+
 #[test]
 fn wrong_input_is_an_error_and_not_a_panic() {
     on_each_device(|pool, stream| {
+        let dictionary = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
         for data_type in [
             DataType::Float16,
             DataType::FixedSizeBinary(0),
             DataType::Null,
-            DataType::Interval(IntervalUnit::DayTime),
-            DataType::List(Arc::new(Field::new("item", DataType::Int32, true))),
+            DataType::Struct(vec![Field::new("a", DataType::Int32, true)].into()),
+            DataType::new_list(DataType::Null, true),
+            DataType::new_list(dictionary, true),
         ] {
             let error = check_type(&data_type).unwrap_err();
             assert!(matches!(error, GpuError::Unsupported(_)), "{error}");
