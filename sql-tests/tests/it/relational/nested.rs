@@ -154,7 +154,7 @@ fn unique(rows: usize) -> ArrayRef {
     Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists))
 }
 
-pub(super) fn columns(rows: usize, seed: u64) -> Vec<(&'static str, ArrayRef)> {
+fn columns(rows: usize, seed: u64) -> Vec<(&'static str, ArrayRef)> {
     let texts = ["a,b", "", "b", "a,,c", "größe,a", "x"];
     let n = Int64Array::from_iter_values((0..rows as i64).map(|row| row % 7));
     let large = few(&words(), rows, Nulls::None, seed + 2);
@@ -182,12 +182,21 @@ pub(super) fn columns(rows: usize, seed: u64) -> Vec<(&'static str, ArrayRef)> {
     ]
 }
 
-fn fixture(rows: usize) -> Fixture {
+/// Tables `t` and `o`, which has a third of the rows.
+pub(super) fn fixture(rows: usize) -> Fixture {
     let other = columns(rows, 5).into_iter();
     let other = other.map(|(name, array)| (name, array.slice(0, rows / 3)));
     Fixture::device()
         .table("t", columns(rows, 5))
         .table("o", other)
+}
+
+/// The same tables without rows.
+pub(super) fn without_rows() -> Fixture {
+    let empty = |(name, array): (&'static str, ArrayRef)| (name, array.slice(0, 0));
+    Fixture::device()
+        .table("t", columns(3, 1).into_iter().map(empty))
+        .table("o", columns(3, 1).into_iter().map(empty))
 }
 
 /// What runs wholly on the device.
@@ -271,11 +280,7 @@ fn calendar_intervals() {
 
 #[test]
 fn no_rows() {
-    let empty = |(name, array): (&'static str, ArrayRef)| (name, array.slice(0, 0));
-    let fixture = Fixture::device()
-        .table("t", columns(3, 1).into_iter().map(empty))
-        .table("o", columns(3, 1).into_iter().map(empty));
-    check_all(&fixture, QUERIES.map(String::from));
+    check_all(&without_rows(), QUERIES.map(String::from));
 }
 
 /// What orders lists is the CPU's, whatever is around it the device's.

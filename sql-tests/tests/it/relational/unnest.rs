@@ -2,19 +2,8 @@
 
 use std::fmt::Write;
 
-use arrow::array::{Array, ArrayRef};
-use warpline_sql_tests::Fixture;
-
-use super::nested::columns;
+use super::nested::{fixture, without_rows};
 use crate::operators::support::check_all;
-
-fn fixture(rows: usize) -> Fixture {
-    let other = columns(rows, 5).into_iter();
-    let other = other.map(|(name, array)| (name, array.slice(0, rows / 3)));
-    Fixture::device()
-        .table("t", columns(rows, 5))
-        .table("o", other)
-}
 
 /// What runs wholly on the device.
 const QUERIES: [&str; 24] = [
@@ -53,11 +42,7 @@ fn elements_are_rows() {
 
 #[test]
 fn no_rows() {
-    let empty = |(name, array): (&'static str, ArrayRef)| (name, array.slice(0, 0));
-    let fixture = Fixture::device()
-        .table("t", columns(3, 1).into_iter().map(empty))
-        .table("o", columns(3, 1).into_iter().map(empty));
-    check_all(&fixture, QUERIES.map(String::from));
+    check_all(&without_rows(), QUERIES.map(String::from));
 }
 
 /// Lists of the rows around: what is written as a join, or in a subquery, and the same beside the rows.
