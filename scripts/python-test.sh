@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests of the Python package against the dev build that `cargo build -p warpline-python` leaves: pytest, the examples of
+# Tests of the Python package against the dev build that `cargo build --workspace --all-targets` leaves: pytest, the examples of
 # docstrings, and types. Arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,7 +8,7 @@ cache="${XDG_CACHE_HOME:-$HOME/.cache}/warpline"
 target="${CARGO_TARGET_DIR:-target}"
 library="$target/debug/libwarpline_python.so"
 if [ ! -e "$library" ]; then
-  echo "there is no $library: run cargo build -p warpline-python" >&2
+  echo "there is no $library: run cargo build --workspace --all-targets" >&2
   exit 1
 fi
 
