@@ -60,5 +60,5 @@ fi
 
 export WARPLINE_DATAFUSION_SLT="$runner"
 # One after the other: both write to the same folders.
-cargo test --locked -p warpline-sql-tests -p warpline-gpu --test it -- \
+cargo test --workspace --locked --test it -- \
   "datafusion_files::$tests" --ignored --nocapture --test-threads 1
