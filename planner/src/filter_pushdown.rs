@@ -37,13 +37,10 @@ impl PhysicalOptimizerRule for WhereNamesDiffer {
         plan: Arc<dyn ExecutionPlan>,
         options: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if names_differ(&plan) {
-            return self.rule.optimize(plan, options);
-        }
-        let children = plan.children().into_iter();
-        let children = children.map(|child| self.optimize(Arc::clone(child), options));
-        let children = children.collect::<Result<Vec<_>>>()?;
-        replace_children_if_necessary(plan, children)
+        Ok(match self.below(plan, options)? {
+            Part::Whole(plan) => self.rule.optimize(plan, options)?,
+            Part::Done(plan) => plan,
+        })
     }
 
     fn name(&self) -> &str {
@@ -55,13 +52,35 @@ impl PhysicalOptimizerRule for WhereNamesDiffer {
     }
 }
 
-/// Has no operator of the plan two columns of one name?
+/// A plan on the way up.
+enum Part {
+    /// No operator of it has two columns of one name: the rule waits for the whole of such a part.
+    Whole(Arc<dyn ExecutionPlan>),
+    /// One has, and the rule ran on all parts below that it may.
+    Done(Arc<dyn ExecutionPlan>),
+}
+
+impl WhereNamesDiffer {
+    fn below(&self, plan: Arc<dyn ExecutionPlan>, options: &ConfigOptions) -> Result<Part> {
+        let children = plan.children().into_iter();
+        let children = children.map(|child| self.below(Arc::clone(child), options));
+        let children = children.collect::<Result<Vec<_>>>()?;
+        let whole = |part: &Part| matches!(part, Part::Whole(_));
+        if names_differ(&plan) && children.iter().all(whole) {
+            return Ok(Part::Whole(plan));
+        }
+        let children = children.into_iter().map(|part| match part {
+            Part::Whole(part) => self.rule.optimize(part, options),
+            Part::Done(part) => Ok(part),
+        });
+        let children = children.collect::<Result<Vec<_>>>()?;
+        replace_children_if_necessary(plan, children).map(Part::Done)
+    }
+}
+
+/// Has the operator no two columns of one name?
 fn names_differ(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let schema = plan.schema();
-    let mut names = HashSet::with_capacity(schema.fields().len());
-    schema
-        .fields()
-        .iter()
-        .all(|field| names.insert(field.name()))
-        && plan.children().into_iter().all(names_differ)
+    let names: HashSet<_> = schema.fields().iter().map(|field| field.name()).collect();
+    names.len() == schema.fields().len()
 }

@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use datafusion::optimizer::{AnalyzerRule, Optimizer, OptimizerRule};
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::functions::core::file_row_index::FileRowIndexFunc;
+use datafusion::functions::core::input_file_name::InputFileNameFunc;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::{AnalyzerRule, ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 
 use crate::{Decorrelation, StructNulls, WindowFilters};
 
@@ -17,13 +22,81 @@ pub fn rules_of_answers() -> [Arc<dyn AnalyzerRule + Send + Sync>; 2] {
     [Arc::new(StructNulls), Arc::new(Decorrelation)]
 }
 
-/// DataFusion's rules of the optimizer but those that take fields of structs out below joins and aliases: some queries have no
-/// plan with them (`No field named "upper(__datafusion_extracted_2)"`), and fragments find the fields where they are.
+/// DataFusion's rules of the optimizer. Those that take leaves of expressions out, down to their table, do so for what only the scan
+/// of a file knows, its name and the numbers of its rows. Fields of structs stay where they are: some queries have no plan otherwise
+/// (`No field named "upper(__datafusion_extracted_2)"`), and fragments find the fields there.
 pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    const LEFT_OUT: [&str; 2] = ["extract_leaf_expressions", "push_down_leaf_projections"];
-    let mut rules = Optimizer::new().rules;
-    rules.retain(|rule| !LEFT_OUT.contains(&rule.name()));
+    let rules = Optimizer::new().rules.into_iter();
     rules
+        .map(|rule| match rule.name() {
+            "extract_leaf_expressions" | "push_down_leaf_projections" => {
+                Arc::new(WhereFilesAreAsked { rule })
+            }
+            _ => rule,
+        })
+        .collect()
+}
+
+/// A rule for plans that ask for what only the scan of a file knows.
+#[derive(Debug)]
+struct WhereFilesAreAsked {
+    rule: Arc<dyn OptimizerRule + Send + Sync>,
+}
+
+impl OptimizerRule for WhereFilesAreAsked {
+    fn name(&self) -> &str {
+        self.rule.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.rule.apply_order()
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let asked = match self.apply_order() {
+            // It goes through the plan itself.
+            None => any_node(&plan)?,
+            Some(_) => asks_for_files(&plan)?,
+        };
+        match asked {
+            true => self.rule.rewrite(plan, config),
+            false => Ok(Transformed::no(plan)),
+        }
+    }
+}
+
+fn any_node(plan: &LogicalPlan) -> Result<bool> {
+    let mut asks = false;
+    plan.apply_with_subqueries(|node| {
+        asks |= asks_for_files(node)?;
+        Ok(match asks {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(asks)
+}
+
+fn asks_for_files(node: &LogicalPlan) -> Result<bool> {
+    let mut asks = false;
+    node.apply_expressions(|expr| {
+        asks |= expr.exists(|part| {
+            let Expr::ScalarFunction(call) = part else {
+                return Ok(false);
+            };
+            let function = call.func.inner();
+            Ok(function.is::<FileRowIndexFunc>() || function.is::<InputFileNameFunc>())
+        })?;
+        Ok(match asks {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(asks)
 }
 
 /// Is it the name of a rule of the analyzer of ours?

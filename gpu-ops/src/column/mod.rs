@@ -11,6 +11,8 @@
 //!    `PreallocatedColumn` re-encodes and uploads each segment while the next ones are read, and the assembler checks in the end that
 //!    what was expected holds;
 //! 3. [`decode`], [`decode_codes`] and [`Column::to_arrow`] lead back to the logical Arrow type.
+//!
+//! Lists, maps and calendar intervals are strings of bytes on the way ([`is_opaque`]).
 
 mod append;
 mod assemble;

@@ -11,7 +11,6 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt64Array};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column as ColumnExpr;
 
 use super::source::{Kind, TableSource};
 use super::struct_fields::StructFields;
@@ -26,8 +25,8 @@ pub(super) struct ElementsOf {
     pub(super) of: TableSource,
     /// … its column …
     pub(super) column: usize,
-    /// … and what makes a list of a value of it, over the value as column 0.
-    list: Arc<dyn PhysicalExpr>,
+    /// … and what makes a list of a value of it, over the value as column 0; the value is the list without it.
+    list: Option<Arc<dyn PhysicalExpr>>,
 }
 
 /// Elements of the lists that a function makes of the strings of a dictionary, which lives while an [`ElementsAnchor`] does.
@@ -35,7 +34,7 @@ pub(super) struct ElementsOf {
 pub(super) struct ElementsKey {
     /// Its address.
     dictionary: usize,
-    list: Arc<dyn PhysicalExpr>,
+    list: Option<Arc<dyn PhysicalExpr>>,
 }
 
 /// Keeps the address in a key from being given to another dictionary, without keeping the dictionary.
@@ -44,7 +43,7 @@ pub(super) struct ElementsAnchor(Weak<Dictionary>);
 
 impl PartialEq for ElementsKey {
     fn eq(&self, other: &Self) -> bool {
-        self.dictionary == other.dictionary && self.list.as_ref() == other.list.as_ref()
+        self.dictionary == other.dictionary && self.list == other.list
     }
 }
 
@@ -84,10 +83,13 @@ impl TableSource {
         if !is_text(field.data_type()) {
             return None;
         }
-        let list = list.unwrap_or_else(|| Arc::new(ColumnExpr::new(field.name(), 0)));
-        let value = Field::new(field.name(), field.data_type().clone(), true);
-        let list_type = list.data_type(&Schema::new(vec![value])).ok()?;
-        let schema = schema(&list_type)?;
+        let schema = match &list {
+            Some(list) => {
+                let value = Field::new(field.name(), field.data_type().clone(), true);
+                schema(&list.data_type(&Schema::new(vec![value])).ok()?)?
+            }
+            None => schema(field.data_type())?,
+        };
         Some(Self {
             name: format!("elements of {}", field.name()).into(),
             fields: Arc::new(StructFields::of(&schema)),
@@ -103,15 +105,13 @@ impl TableSource {
 impl ElementsOf {
     /// Are they the same of the same table?
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.column == other.column
-            && self.list.as_ref() == other.list.as_ref()
-            && self.of.is_same(&other.of)
+        self.column == other.column && self.list == other.list && self.of.is_same(&other.of)
     }
 
     pub(super) fn key(&self, dictionary: &Arc<Dictionary>) -> ElementsKey {
         ElementsKey {
             dictionary: Arc::as_ptr(dictionary) as usize,
-            list: Arc::clone(&self.list),
+            list: self.list.clone(),
         }
     }
 
@@ -119,20 +119,24 @@ impl ElementsOf {
         ElementsAnchor(Arc::downgrade(dictionary))
     }
 
-    /// The rows: all elements of the lists made of these strings, and of the one made of NULL. Takes a while.
+    /// The rows: all elements of the lists that are these values, or are made of these strings and of NULL. Takes a while.
     ///
     /// # Errors
     /// [`GpuError::Unsupported`] where a list cannot be made of one of the strings; [`GpuError::Internal`] for what is no list.
     pub(super) fn rows(&self, dictionary: &Dictionary) -> Result<RecordBatch> {
         let column = self.of.schema().field(self.column).data_type();
-        let lists = evaluate_strings(&self.list, &dictionary.values, column)?;
-        let list_type = lists.data_type().clone();
-        // Different strings may make the same list.
-        let (distinct, _) = distinct_strings(&lists)?;
-        let lists = as_logical(distinct, &list_type)?;
-        let none = || GpuError::Internal(format!("elements of {list_type}"));
+        let lists = match &self.list {
+            Some(list) => {
+                let lists = evaluate_strings(list, &dictionary.values, column)?;
+                // Different strings may make the same list.
+                let (distinct, _) = distinct_strings(&lists)?;
+                as_logical(distinct, lists.data_type())?
+            }
+            None => as_logical(Arc::clone(&dictionary.values), column)?,
+        };
+        let none = || GpuError::Internal(format!("elements of {}", lists.data_type()));
         let (places, elements) = apart(&lists).ok_or_else(none)?;
-        let schema = schema(&list_type).ok_or_else(none)?;
+        let schema = schema(lists.data_type()).ok_or_else(none)?;
         let lists = take(&lists, &places, None)?;
         Ok(RecordBatch::try_new(schema, vec![lists, elements])?)
     }

@@ -105,23 +105,28 @@ impl Outer {
     /// # Errors
     /// [`Stop::Not`] where the rows would be others if they were asked for a second time.
     pub(super) fn domain(&self, names: &Names) -> Made<(LogicalPlan, Vec<Column>)> {
-        let own = || Some((Arc::clone(&self.rows), self.columns.clone()));
-        let (source, found) = match self.row_by_row {
-            true => own(),
-            false => repeatable(&self.rows, self.columns.clone())?,
-        }
-        .ok_or(Stop::Not)?;
-        let values = fresh(names, found.len());
-        let exprs = found.into_iter().map(Expr::Column).zip(&values);
-        let exprs = exprs.map(|(expr, value)| named(expr, value)).collect();
-        let projection = LogicalPlan::Projection(Projection::try_new(exprs, source)?);
         if self.row_by_row {
-            return Ok((projection, values));
+            return renamed(&self.rows, self.columns.clone(), names);
         }
-        let input = Arc::new(projection);
-        let distinct = Aggregate::try_new(input, columns(&values), vec![])?;
-        Ok((LogicalPlan::Aggregate(distinct), values))
+        let source = repeatable(&self.rows, self.columns.clone())?;
+        let (source, found) = source.ok_or(Stop::Not)?;
+        let (values, names) = renamed(&source, found, names)?;
+        let distinct = Aggregate::try_new(Arc::new(values), columns(&names), vec![])?;
+        Ok((LogicalPlan::Aggregate(distinct), names))
     }
+}
+
+/// Columns of a plan under new names, and the names.
+fn renamed(
+    plan: &Arc<LogicalPlan>,
+    columns: Vec<Column>,
+    names: &Names,
+) -> Made<(LogicalPlan, Vec<Column>)> {
+    let fresh = fresh(names, columns.len());
+    let exprs = columns.into_iter().map(Expr::Column).zip(&fresh);
+    let exprs = exprs.map(|(expr, name)| named(expr, name)).collect();
+    let projection = Projection::try_new(exprs, Arc::clone(plan))?;
+    Ok((LogicalPlan::Projection(projection), fresh))
 }
 
 /// New names for the values of so many outer columns.

@@ -8,8 +8,9 @@
 use std::sync::Arc;
 
 use datafusion::common::{Column, ExprSchema, NullEquality, TableReference};
+use datafusion::functions_nested::expr_fn::make_array;
 use datafusion::functions_window::row_number::row_number_udwf;
-use datafusion::logical_expr::expr::{Sort as SortExpr, WindowFunction};
+use datafusion::logical_expr::expr::{Case, Sort as SortExpr, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
@@ -510,25 +511,40 @@ impl Push<'_> {
         )
     }
 
+    /// VALUES of outer columns: each outer value beside the numbers of the rows, which choose.
     fn rows(&mut self, rows: &Values) -> Made<Pushed> {
-        let mut inputs = Vec::with_capacity(rows.values.len());
-        let mut found = Vec::new();
-        for row in &rows.values {
-            let (domain, values) = self.outer.domain(self.names)?;
-            let mut exprs = Vec::with_capacity(row.len() + values.len());
-            for (expr, column) in row.iter().zip(rows.schema.columns()) {
-                let expr = self.bound(expr, &values)?;
-                let data_type = rows.schema.field_from_column(&column)?.data_type();
-                let expr = expr.cast_to(data_type, domain.schema())?;
-                exprs.push(expr.alias_qualified(column.relation, column.name));
-            }
-            exprs.extend(columns(&values));
-            let projection = Projection::try_new(exprs, Arc::new(domain))?;
-            inputs.push(Arc::new(LogicalPlan::Projection(projection)));
-            found = values;
+        let (domain, values) = self.outer.domain(self.names)?;
+        let mut exprs = Vec::with_capacity(rows.schema.fields().len() + values.len());
+        let number = Column::from_name(self.names.next("row"));
+        for (at, column) in rows.schema.columns().into_iter().enumerate() {
+            let data_type = rows.schema.field_from_column(&column)?.data_type();
+            let of_column = rows.values.iter().map(|row| {
+                let expr = self.bound(&row[at], &values)?;
+                Ok(expr.cast_to(data_type, domain.schema())?)
+            });
+            let expr = chosen(&number, of_column.collect::<Made<_>>()?)?;
+            exprs.push(expr.alias_qualified(column.relation, column.name));
         }
-        let whole = LogicalPlan::Values(rows.clone());
-        self.united(inputs, found.len(), self.outer.known, &whole)
+        exprs.extend(columns(&values));
+        let input = match rows.values.len() {
+            1 => domain,
+            rows => {
+                let numbers = (0..rows as i32).map(lit).collect();
+                let numbers = make_array(numbers).alias(&number.name);
+                let numbers = columns(&values).into_iter().chain([numbers]);
+                LogicalPlanBuilder::from(domain)
+                    .project(numbers)?
+                    .unnest_column(number)?
+                    .build()?
+            }
+        };
+        let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input))?);
+        let known = self.outer.known;
+        Ok(Pushed {
+            plan,
+            values,
+            known,
+        })
     }
 
     /// The rows of several plans, each with so many outer values behind its columns, as those of `of`.
@@ -564,6 +580,21 @@ impl Push<'_> {
             known: pushed.known,
         })
     }
+}
+
+/// The one of the expressions that has the number, from 0.
+fn chosen(number: &Column, exprs: Vec<Expr>) -> Made<Expr> {
+    let mut exprs = exprs;
+    let last = exprs.pop().ok_or(Stop::Not)?;
+    let cases = exprs.into_iter().zip(0_i32..).map(|(expr, at)| {
+        let is_this = Expr::Column(number.clone()).eq(lit(at));
+        (Box::new(is_this), Box::new(expr))
+    });
+    let cases: Vec<_> = cases.collect();
+    Ok(match cases.is_empty() {
+        true => last,
+        false => Expr::Case(Case::new(None, cases, Some(Box::new(last)))),
+    })
 }
 
 /// The columns of `of` and the values, and no more.

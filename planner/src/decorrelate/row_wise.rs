@@ -1,4 +1,4 @@
-//! Lateral joins whose right side makes its rows of one row of the left side: a list that is taken apart, values that are computed.
+//! Lateral joins whose right side makes its rows of one row of the left side: a list that is taken apart, VALUES, what is computed.
 //!
 //! Each operator of such a side has the columns of the left row among its own. Nothing is asked for distinct values, and nothing
 //! joined: `FROM t, unnest(t.list)` is `t` with its list taken apart.
@@ -23,6 +23,9 @@ pub(super) fn lateral_join(
 ) -> Made<Option<LogicalPlan>> {
     let right = match join.join_type {
         JoinType::Inner if is_row_wise(&join.right) => LogicalPlan::clone(&join.right),
+        JoinType::Left if condition.is_none() && has_rows(&join.right) => {
+            LogicalPlan::clone(&join.right)
+        }
         JoinType::Left if condition.is_none() && makes_one_list(&join.right) => {
             preserving(LogicalPlan::clone(&join.right))?
         }
@@ -51,11 +54,23 @@ fn is_row_wise(plan: &LogicalPlan) -> bool {
         LogicalPlan::EmptyRelation(empty) => {
             empty.produce_one_row && empty.schema.fields().is_empty()
         }
+        LogicalPlan::Values(_) => true,
         LogicalPlan::Subquery(subquery) => is_row_wise(&subquery.subquery),
         LogicalPlan::SubqueryAlias(SubqueryAlias { input, .. })
         | LogicalPlan::Unnest(Unnest { input, .. }) => is_row_wise(input),
         LogicalPlan::Projection(projection) => is_row_wise(&projection.input),
         LogicalPlan::Filter(filter) => is_row_wise(&filter.input),
+        _ => false,
+    }
+}
+
+/// Has a plan that is row-wise a row, whatever the row around it is?
+fn has_rows(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => is_row_wise(plan),
+        LogicalPlan::Subquery(subquery) => has_rows(&subquery.subquery),
+        LogicalPlan::SubqueryAlias(alias) => has_rows(&alias.input),
+        LogicalPlan::Projection(projection) => has_rows(&projection.input),
         _ => false,
     }
 }

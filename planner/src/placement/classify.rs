@@ -14,7 +14,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 
 use super::PlacementReportExec;
-use super::reentry::{Attempt, MOST_INPUTS, pays, reentered};
+use super::reentry::{Attempt, MOST_INPUTS, pays, reads_tables, reentered};
 use super::surroundings::Surroundings;
 use crate::config::Reentry;
 use crate::fragment::FragmentPlanner;
@@ -240,7 +240,7 @@ fn placed(
     let fragment = FragmentPlanner::over_inputs(plan, &inputs, at.config)
         .map_err(|refusal| Arc::ptr_eq(&refusal.at, plan).then_some(refusal.reason))?
         .on(Arc::clone(&at.machine));
-    if fragment.tables() == 0 {
+    if fragment.real_tables() == 0 && !inputs.plans().any(reads_tables) {
         return Err(chosen("no table is read".into()));
     }
     if !at.config.require_gpu

@@ -13,6 +13,7 @@ use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::work_table::WorkTableExec;
 
 use super::source_partitions::is_partitioned_by_source;
 use super::surroundings::Surroundings;
@@ -145,10 +146,11 @@ fn drops_something(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<GlobalLimitExec>()
 }
 
-fn reads_tables(plan: &Arc<dyn ExecutionPlan>) -> bool {
+/// The few rows of a step of a recursive query are no table.
+pub(super) fn reads_tables(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let children = plan.children();
     match children.is_empty() {
-        true => !is_constant(plan.as_ref()),
+        true => !is_constant(plan.as_ref()) && !plan.is::<WorkTableExec>(),
         false => children.into_iter().any(reads_tables),
     }
 }

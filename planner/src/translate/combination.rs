@@ -174,3 +174,116 @@ fn reads_columns(expr: &Arc<dyn PhysicalExpr>) -> bool {
     // The closure never fails, so neither does the search.
     expr.exists(|e| Ok(e.is::<Column>())).unwrap_or(true)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use arrow::array::{ArrayRef, Int64Array, ListArray, RecordBatch, StringArray};
+    use arrow::compute::{concat_batches, take_record_batch};
+    use arrow::datatypes::Int64Type;
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    fn call(function: &str) -> &'static str {
+        match function {
+            "array_append" => "array_append(l, n)",
+            "array_concat" => "array_concat(l, m)",
+            "array_element" => "array_element(l, n)",
+            "array_except" => "array_except(l, m)",
+            "array_has" => "array_has(l, n)",
+            "array_has_all" => "array_has_all(l, m)",
+            "array_has_any" => "array_has_any(l, m)",
+            "array_intersect" => "array_intersect(l, m)",
+            "array_position" => "array_position(l, n)",
+            "array_positions" => "array_positions(l, n)",
+            "array_prepend" => "array_prepend(n, l)",
+            "array_remove" => "array_remove(l, n)",
+            "array_remove_all" => "array_remove_all(l, n)",
+            "array_replace" => "array_replace(l, n, 7)",
+            "array_slice" => "array_slice(l, n, n + 1)",
+            "array_to_string" => "array_to_string(l, s)",
+            "array_union" => "array_union(l, m)",
+            "make_array" => "make_array(n, n + 1)",
+            other => panic!("no call of {other}"),
+        }
+    }
+
+    /// Each function answers for a row alone, and for rows in any order, what it answers for it among others.
+    #[tokio::test]
+    async fn functions_of_lists_see_one_row() {
+        let some = |list: &[i64]| Some(list.iter().copied().map(Some).collect::<Vec<_>>());
+        let lists = [
+            some(&[1, 2, 3, 2]),
+            None,
+            some(&[]),
+            Some(vec![None, Some(2)]),
+            some(&[2]),
+            some(&[5, 4, 3, 2, 1]),
+        ];
+        let others = [
+            some(&[2, 3]),
+            some(&[1]),
+            some(&[2]),
+            None,
+            some(&[]),
+            some(&[9, 1]),
+        ];
+        let columns: [(&str, ArrayRef); 4] = [
+            (
+                "l",
+                Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists)),
+            ),
+            (
+                "m",
+                Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(others)),
+            ),
+            (
+                "n",
+                Arc::new(Int64Array::from_iter([
+                    Some(2),
+                    Some(1),
+                    None,
+                    Some(2),
+                    Some(-1),
+                    Some(3),
+                ])),
+            ),
+            (
+                "s",
+                Arc::new(StringArray::from_iter([
+                    Some(","),
+                    Some(""),
+                    Some("x"),
+                    None,
+                    Some("-"),
+                    Some("ß"),
+                ])),
+            ),
+        ];
+        let rows = RecordBatch::try_from_iter(columns).unwrap();
+        for function in ROW_BY_ROW {
+            let answer = async |rows: RecordBatch| {
+                let context = SessionContext::new();
+                context.register_batch("t", rows.clone()).unwrap();
+                let query = format!("SELECT {} FROM t", call(function));
+                let answer = context.sql(&query).await.unwrap().collect().await.unwrap();
+                concat_batches(&answer[0].schema(), &answer).unwrap()
+            };
+            let all = answer(rows.clone()).await;
+            for order in [
+                vec![5, 4, 3, 2, 1, 0],
+                vec![3, 3, 0],
+                vec![0],
+                vec![1],
+                vec![2],
+                vec![4],
+            ] {
+                let order = arrow::array::UInt32Array::from(order);
+                let some = answer(take_record_batch(&rows, &order).unwrap()).await;
+                let expected = take_record_batch(&all, &order).unwrap();
+                assert_eq!(some, expected, "{function} over rows {order:?}");
+            }
+        }
+    }
+}

@@ -73,11 +73,18 @@ fn only_column(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     found.filter(|_| single)
 }
 
-/// Does the function answer what its argument's field says beside its type? A lookup's inputs have fields of their own. Does it take the
-/// lists of many rows as one? Those of a lookup's inputs are others.
+/// Does the function see more than the values of its row, so that it may answer otherwise over the inputs of a lookup?
 pub(super) fn looks_beyond(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    expr.downcast_ref::<ScalarFunctionExpr>()
-        .is_some_and(|function| matches!(function.name(), "arrow_field" | "arrow_metadata" | "map"))
+    let Some(function) = expr.downcast_ref::<ScalarFunctionExpr>() else {
+        return false;
+    };
+    match function.name() {
+        // They answer what their argument's field says beside its type.
+        "arrow_field" | "arrow_metadata" => true,
+        // It takes the lists of all rows as one.
+        "map" => true,
+        _ => false,
+    }
 }
 
 /// DataFusion's functions of lists of one length read what lies below a NULL, which a lookup's input does not have.

@@ -330,6 +330,17 @@ impl Query {
         }
     }
 
+    /// Whether it reads what is called `name`.
+    pub fn refers_to(&self, name: &str) -> bool {
+        match &self.body {
+            Body::Select(select) => select.sources.iter().any(|source| match &source.relation {
+                Relation::Named(named) => named == name,
+                Relation::Derived(query) => query.refers_to(name),
+            }),
+            Body::Set { left, right, .. } => left.refers_to(name) || right.refers_to(name),
+        }
+    }
+
     /// Classes of the output columns.
     pub fn classes(&self) -> Vec<Class> {
         self.items().iter().map(|item| item.class).collect()

@@ -14,7 +14,12 @@ use super::value::{Value, array};
 pub fn query(of: &Query) -> String {
     let mut text = String::new();
     for (i, (name, cte)) in of.ctes.iter().enumerate() {
-        let begin = if i == 0 { "WITH " } else { ", " };
+        let recursive = of.ctes.iter().any(|(name, cte)| cte.refers_to(name));
+        let begin = match (i, recursive) {
+            (0, true) => "WITH RECURSIVE ",
+            (0, false) => "WITH ",
+            _ => ", ",
+        };
         let _ = write!(text, "{begin}{name} AS ({})", query(cte));
     }
     if !of.ctes.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -10,6 +10,7 @@ use datafusion::object_store::ObjectMeta;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::work_table::WorkTableExec;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
     PlanProperties,
@@ -58,13 +59,45 @@ pub(super) struct RunState {
     counters: Counters,
     /// The inputs have run: their operators may keep state of that.
     inputs_ran: AtomicBool,
+    /// Of all steps of a recursive query, and how many there were.
+    steps: Option<AtomicUsize>,
 }
 
 impl RunState {
-    pub(super) fn publish(&self, report: FragmentReport) {
-        self.counters.add(&report);
-        *self.report.lock() = report;
+    /// Of a use of a plan with these inputs. A recursive query's steps are one use: each runs the same plan again, over another
+    /// working table.
+    fn over(inputs: &[Arc<dyn ExecutionPlan>]) -> Arc<Self> {
+        Arc::new(Self {
+            steps: working_table(inputs).map(|_| AtomicUsize::new(0)),
+            ..Self::default()
+        })
     }
+
+    /// What a run did. The report is of the last one, and of all steps together.
+    pub(super) fn publish(&self, run: FragmentReport) {
+        self.counters.add(&run);
+        let mut report = self.report.lock();
+        let steps = self.steps.as_ref();
+        if steps.is_none_or(|steps| steps.fetch_add(1, Ordering::Relaxed) == 0) {
+            *report = run;
+            return;
+        }
+        let before = std::mem::take(&mut *report);
+        *report = before.plus(&run);
+        report.ladder = report.ladder.plus(&run.ladder);
+        report.fallback = report.fallback.take().or(run.fallback);
+    }
+}
+
+/// The leaf that reads the rows of a recursive query's step before.
+fn working_table(plans: &[Arc<dyn ExecutionPlan>]) -> Option<Arc<dyn ExecutionPlan>> {
+    plans.iter().find_map(|plan| {
+        let below: Vec<_> = plan.children().into_iter().map(Arc::clone).collect();
+        match plan.is::<WorkTableExec>() {
+            true => Some(Arc::clone(plan)),
+            false => working_table(&below),
+        }
+    })
 }
 
 impl GpuFragmentExec {
@@ -106,6 +139,7 @@ impl GpuFragmentExec {
     #[must_use]
     pub fn over(self, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Self {
         Self {
+            run: RunState::over(&inputs),
             inputs: inputs.into(),
             ..self
         }
@@ -295,19 +329,30 @@ impl ExecutionPlan for GpuFragmentExec {
         if children.is_empty() {
             return Ok(self);
         }
+        // The next step of a recursive query reads the same working table.
+        let (before, after) = (working_table(&self.inputs), working_table(&children));
+        let run = match (before, after) {
+            (Some(before), Some(after)) if Arc::ptr_eq(&before, &after) => Arc::clone(&self.run),
+            _ => RunState::over(&children),
+        };
         Ok(Arc::new(Self {
             shared: Arc::clone(&self.shared),
-            run: Arc::default(),
+            run,
             properties: Arc::clone(&self.properties),
             inputs: children.into(),
         }))
     }
 
     fn reset_state(self: Arc<Self>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        // Report and metrics are of one use of the plan; what was prepared serves the next as well.
+        // Report and metrics are of one use of the plan; what was prepared serves the next as well. Another use of a recursive query
+        // has a working table of its own.
+        let run = match self.run.steps {
+            Some(_) => Arc::clone(&self.run),
+            None => Arc::default(),
+        };
         Ok(Arc::new(Self {
             shared: Arc::clone(&self.shared),
-            run: Arc::default(),
+            run,
             properties: Arc::clone(&self.properties),
             inputs: Arc::clone(&self.inputs),
         }))

@@ -6,10 +6,8 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_plan::memory::LazyMemoryExec;
-use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::streaming::StreamingTableExec;
-use datafusion::physical_plan::work_table::WorkTableExec;
 use datafusion::physical_plan::{
     ExecutionPlan, ExecutionPlanProperties, StatisticsArgs, StatisticsContext,
 };
@@ -83,8 +81,8 @@ impl Inputs {
     }
 }
 
-/// The leaves below `plan` that are operators of somebody else's: an exchange's reader yields its rows once, so they are kept for
-/// whoever reads them again.
+/// The leaves below `plan` that are operators of somebody else's: an exchange's reader and the working table of a recursive query
+/// yield their rows once, so they are kept for whoever reads them again.
 pub(crate) fn arrivals(plan: &Arc<dyn ExecutionPlan>) -> Inputs {
     let mut inputs = Inputs::default();
     let mut below = plan.children();
@@ -104,7 +102,6 @@ pub(crate) fn is_arrival(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<LazyMemoryExec>()
         || plan.is::<ResidentExec>()
         || plan.is::<SealedScanExec>()
-        || plan.is::<WorkTableExec>()
         || plan.is::<InputExec>()
         || is_constant(plan.as_ref());
     plan.children().is_empty() && !table && !plan.boundedness().is_unbounded()
@@ -145,35 +142,22 @@ fn expected_rows(plan: &Arc<dyn ExecutionPlan>) -> ExpectedRows {
 
 /// Can the CPU run `plan` by itself, without the operators above it?
 pub(crate) fn stands_alone(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    !plan.boundedness().is_unbounded() && is_closed(plan, Outer::default())
+    !plan.boundedness().is_unbounded() && is_closed(plan, false)
 }
 
-/// The operators above a plan, within what stands alone, on which expressions and leaves may rely.
-#[derive(Clone, Copy, Default)]
-struct Outer {
-    /// Runs scalar subqueries.
-    subqueries: bool,
-    /// Fills a working table.
-    recursion: bool,
-}
-
-fn is_closed(plan: &Arc<dyn ExecutionPlan>, outer: Outer) -> bool {
-    if plan.is::<WorkTableExec>() && !outer.recursion {
-        return false;
-    }
+/// `answered`: an operator above, within what stands alone, runs the scalar subqueries that expressions refer to. The working table of
+/// a recursive query is filled from outside, wherever the operator is that reads it.
+fn is_closed(plan: &Arc<dyn ExecutionPlan>, answered: bool) -> bool {
     let mut open = false;
     let visited = plan.apply_expressions(&mut |expr| {
         let subquery = expr.exists(|part| Ok(part.is::<ScalarSubqueryExpr>()))?;
-        open |= subquery && !outer.subqueries;
+        open |= subquery && !answered;
         Ok(TreeNodeRecursion::Continue)
     });
     if visited.is_err() || open {
         return false;
     }
-    let outer = Outer {
-        subqueries: outer.subqueries || plan.is::<ScalarSubqueryExec>(),
-        recursion: outer.recursion || plan.is::<RecursiveQueryExec>(),
-    };
+    let answered = answered || plan.is::<ScalarSubqueryExec>();
     let mut children = plan.children().into_iter();
-    children.all(|child| is_closed(child, outer))
+    children.all(|child| is_closed(child, answered))
 }

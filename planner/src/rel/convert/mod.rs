@@ -107,7 +107,10 @@ pub fn own_reason(plan: &Arc<dyn ExecutionPlan>) -> Option<Reason> {
         known(plan)?;
         let below = match plan.downcast_ref::<AggregateExec>() {
             Some(root) => vec![Phase::of(root, &Inputs::default()).input()],
-            None => plan.children(),
+            None => match unnest::list_of_values(plan, &Inputs::default()) {
+                Some(list) => vec![list.projection.input()],
+                None => plan.children(),
+            },
         };
         // Rows of the same columns stand for those of the inputs.
         let inputs: Result<Vec<_>, _> = below.iter().map(|p| nulls(p, Rel::one())).collect();
@@ -172,6 +175,9 @@ impl Converter {
         if let Some(root) = plan.downcast_ref::<AggregateExec>() {
             let input = Phase::of(root, &self.inputs).input();
             return Ok(vec![self.plan(input)?]);
+        }
+        if let Some(list) = unnest::list_of_values(plan, &self.inputs) {
+            return Ok(vec![self.plan(list.projection.input())?]);
         }
         plan.children()
             .into_iter()
@@ -243,6 +249,12 @@ impl Converter {
         }
         if let Some(exec) = plan.downcast_ref::<BoundedWindowAggExec>() {
             return window::windows(exec.window_expr(), input, self);
+        }
+        if let Some(list) = unnest::list_of_values(plan, &self.inputs) {
+            let (input, exprs) = self.translated(input, &list.expressions(), true)?;
+            let schema = plan.schema();
+            let names = schema.fields().iter().map(|field| field.name().clone());
+            return list.rows(input, exprs, names);
         }
         if let Some(exec) = plan.downcast_ref::<UnnestExec>() {
             return unnest::unnest(exec, &input);

@@ -42,7 +42,7 @@ pub(super) fn scan(plan: &Arc<dyn ExecutionPlan>) -> Result<TakenApart, Reason> 
         return refuse("constants and the catalogue are aggregated on the CPU");
     }
     if plan.is::<WorkTableExec>() {
-        return refuse("recursive queries run on the CPU");
+        return refuse("a step of a recursive query that reads no table runs on the CPU");
     }
     if plan.boundedness().is_unbounded() {
         return refuse("unbounded streams run on the CPU");

@@ -5,6 +5,7 @@
 
 mod expression;
 pub(crate) mod forms;
+mod recursion;
 mod relation;
 mod subquery;
 mod window;
@@ -143,7 +144,11 @@ impl<'a> Draw<'a> {
                 depth: 1,
                 ..Ask::default()
             };
-            let cte = self.nested(&ask);
+            let steps = match self.random.chance(30) {
+                true => self.steps("w0"),
+                false => None,
+            };
+            let cte = steps.unwrap_or_else(|| self.nested(&ask));
             self.ctes.push(("w0".into(), cte));
         }
         let ask = Ask {

@@ -5,6 +5,7 @@
 mod functions;
 mod inputs;
 mod prices;
+mod recursion;
 mod robust;
 
 use warpline::QueryRun;

@@ -29,6 +29,7 @@ mod order;
 mod partitions;
 mod phases;
 mod ranges;
+mod scans;
 mod sets;
 mod strings;
 mod structs;

@@ -6,7 +6,7 @@ use super::nested::{fixture, without_rows};
 use crate::operators::support::check_all;
 
 /// What runs wholly on the device.
-const QUERIES: [&str; 24] = [
+const QUERIES: [&str; 36] = [
     "SELECT id, unnest(l) AS e FROM t",
     "SELECT id, n, unnest(w) AS e, w FROM t WHERE n < 4",
     "SELECT unnest(g) AS e, count(*) AS c FROM t GROUP BY 1",
@@ -31,6 +31,18 @@ const QUERIES: [&str; 24] = [
     "SELECT id, e FROM (SELECT id, unnest(l) AS e FROM t) ORDER BY e DESC NULLS LAST, id LIMIT 40",
     "SELECT id, e, row_number() OVER (PARTITION BY e ORDER BY id) AS r FROM (SELECT id, unnest(u) AS e FROM t)",
     "SELECT count(DISTINCT e) AS c FROM (SELECT unnest(u) AS e FROM t UNION ALL SELECT unnest(l) FROM o)",
+    "SELECT id, unnest(make_array(id, n)) AS e FROM t",
+    "SELECT e, count(*) AS c FROM (SELECT unnest(make_array(n, 2, NULL)) AS e FROM t) GROUP BY e",
+    "SELECT id, unnest(make_array(id)) AS e, n FROM t WHERE n <> 3",
+    "SELECT id, unnest(make_array(s, 'x', upper(s))) AS e FROM t",
+    "SELECT e, sum(n) AS x FROM (SELECT n, unnest(make_array(s, substr(s, 2))) AS e FROM t) WHERE e <> '' GROUP BY e",
+    "SELECT t.id, e FROM t JOIN (SELECT id, unnest(make_array(n, n + 1)) AS e FROM o) AS o ON t.id = o.e",
+    "SELECT g, unnest(make_array(lo, hi)) AS e FROM (SELECT n AS g, min(id) AS lo, max(id) AS hi FROM t GROUP BY n)",
+    "SELECT id, unnest(make_array(1.5, n, NULL)) AS e FROM t WHERE id IN (SELECT unnest(make_array(n, 7)) FROM o)",
+    "SELECT id, unnest(make_array(l, u)) AS e FROM t",
+    "SELECT id, unnest(make_array(3, 1, 2)) AS e FROM t",
+    "SELECT e, count(*) AS c FROM (SELECT unnest(make_array('x', 'größe', NULL, 'x')) AS e, n FROM t) WHERE n > 1 GROUP BY e",
+    "SELECT unnest(make_array(id, n)) AS e, id FROM t ORDER BY id DESC, e LIMIT 11",
 ];
 
 #[test]
@@ -46,7 +58,7 @@ fn no_rows() {
 }
 
 /// Lists of the rows around: what is written as a join, or in a subquery, and the same beside the rows.
-const PAIRS: [(&str, &str); 14] = [
+const PAIRS: [(&str, &str); 21] = [
     (
         "SELECT t.id, x.e FROM t CROSS JOIN unnest(t.l) AS x(e)",
         "SELECT id, unnest(l) AS e FROM t",
@@ -108,6 +120,34 @@ const PAIRS: [(&str, &str); 14] = [
         "SELECT t.id, y.e FROM t, unnest(t.q) AS x(l), unnest(x.l) AS y(e)",
         "SELECT id, unnest(l) AS e FROM (SELECT id, unnest(q) AS l FROM t)",
     ),
+    (
+        "SELECT t.id, x.e FROM t, unnest(make_array(t.id, t.n)) AS x(e) WHERE x.e > 1",
+        "SELECT id, e FROM (SELECT id, unnest(make_array(id, n)) AS e FROM t) WHERE e > 1",
+    ),
+    (
+        "SELECT t.id, v.k, v.x FROM t CROSS JOIN LATERAL (VALUES ('id', t.id), ('n', t.n), ('none', NULL)) AS v(k, x)",
+        "SELECT id, 'id' AS k, id AS x FROM t UNION ALL SELECT id, 'n', n FROM t UNION ALL SELECT id, 'none', NULL FROM t",
+    ),
+    (
+        "SELECT t.id, v.x FROM t LEFT JOIN LATERAL (VALUES (t.n * 2)) AS v(x) ON true",
+        "SELECT id, n * 2 AS x FROM t",
+    ),
+    (
+        "SELECT v.k, sum(v.x) AS x FROM t, LATERAL (VALUES (1, t.id), (2, t.n), (1, 5)) AS v(k, x) WHERE v.x < 30 GROUP BY v.k",
+        "SELECT k, sum(x) AS x FROM (SELECT 1 AS k, id AS x FROM t UNION ALL SELECT 2, n FROM t UNION ALL SELECT 1, 5 FROM t)          WHERE x < 30 GROUP BY k",
+    ),
+    (
+        "SELECT id, (SELECT max(v.x) FROM (VALUES (t.id), (t.n)) AS v(x)) AS m FROM t",
+        "SELECT id, greatest(id, n) AS m FROM t",
+    ),
+    (
+        "SELECT t.id, x.a, x.b FROM t LEFT JOIN LATERAL (SELECT t.id + 1 AS a, upper(t.s) AS b) AS x ON true",
+        "SELECT id, id + 1 AS a, upper(s) AS b FROM t",
+    ),
+    (
+        "SELECT t.id, x.a, y.c FROM t CROSS JOIN LATERAL (SELECT t.n * 2 AS a) AS x CROSS JOIN LATERAL (SELECT x.a + t.id AS c) AS y",
+        "SELECT id, n * 2 AS a, n * 2 + id AS c FROM t",
+    ),
 ];
 
 /// Both sides of a comparison make the same of lists of the rows around: what is right the second text says.
@@ -136,9 +176,7 @@ fn lists_of_the_cpu() {
     fixture.set("warpline.require_gpu", "false");
     for sql in [
         "SELECT id, unnest(l) AS a, unnest(w) AS b FROM t",
-        "SELECT id, unnest(make_array(id, n)) AS e FROM t",
         "SELECT sum(e) AS s FROM (SELECT unnest(array_agg(n)) AS e FROM t GROUP BY n)",
-        "SELECT e, count(*) AS c FROM (SELECT unnest(make_array(n, 2, NULL)) AS e FROM t) GROUP BY e",
         "SELECT unnest(e) AS e FROM (SELECT unnest(make_array(l, u)) AS e FROM t)",
     ] {
         fixture.check(sql);
