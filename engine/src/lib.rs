@@ -113,7 +113,7 @@ pub use warpline_gpu::device::compiler::{
 };
 pub use warpline_gpu::device_batch::DeviceBatch;
 pub use warpline_planner::{
-    ByteSize, CpuOperator, PlacementReportExec, WarplineConfig, order_keys,
+    ByteSize, CpuOperator, PlacementReportExec, WarplineConfig, order_keys, statements,
 };
 /// Servers of the PostgreSQL protocol and Flight SQL over `DeviceEngine`.
 #[cfg(feature = "serve")]

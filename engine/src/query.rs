@@ -8,7 +8,7 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::SessionContext;
-use warpline_planner::order_keys;
+use warpline_planner::statements;
 use warpline_tpch::{QueryMetrics, QueryRun};
 
 use crate::fetch_first::as_limit;
@@ -38,7 +38,7 @@ async fn run_unguarded(
     let planned = match cache.plan(context, sql).await? {
         Some(planned) => planned,
         None => {
-            let plan = order_keys::plan_text(&context.state(), sql).await?;
+            let plan = statements::plan_text(&context.state(), sql).await?;
             let frame = context.execute_logical_plan(plan).await?;
             let task = Arc::new(frame.task_ctx());
             Planned::once(frame.create_physical_plan().await?, task)

@@ -23,12 +23,15 @@ pub mod lower;
 pub mod metrics;
 pub mod order;
 pub mod order_keys;
+pub mod output_names;
 pub mod placement;
 pub mod reason;
 pub mod rel;
 pub mod size;
+pub mod statements;
 pub mod stats;
 pub mod structs;
+pub mod synonyms;
 pub mod translate;
 pub mod window_filter;
 

@@ -7,10 +7,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use datafusion::common::SchemaError;
-use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::SessionState;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Statement,
     TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
@@ -19,7 +16,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 /// Whether planning failed with names that are ambiguous.
-fn is_ambiguous(error: &DataFusionError) -> bool {
+pub(crate) fn is_ambiguous(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::SchemaError(error, _) => {
             matches!(**error, SchemaError::AmbiguousReference { .. })
@@ -29,7 +26,7 @@ fn is_ambiguous(error: &DataFusionError) -> bool {
 }
 
 /// Gives the sort keys of all queries in a statement names of their own, where they need it; whether any did.
-fn set_apart(statement: &mut Statement) -> bool {
+pub(crate) fn set_apart(statement: &mut Statement) -> bool {
     let mut keys = Keys { changed: false };
     let _: ControlFlow<()> = VisitMut::visit(statement, &mut keys);
     keys.changed
@@ -58,37 +55,6 @@ pub fn text_apart(sql: &str) -> Option<String> {
     }
     let texts: Vec<String> = statements.iter().map(Statement::to_string).collect();
     changed.then(|| texts.join("; "))
-}
-
-/// The plan of a statement; where names are ambiguous, that of the same with its sort keys apart.
-///
-/// # Errors
-/// What DataFusion reports.
-pub async fn plan(state: &SessionState, statement: DfStatement) -> Result<LogicalPlan> {
-    let mut again = statement.clone();
-    match state.statement_to_plan(statement).await {
-        Err(error) if is_ambiguous(&error) && any_apart(&mut again) => {
-            state.statement_to_plan(again).await
-        }
-        outcome => outcome,
-    }
-}
-
-/// As [`plan`], of a text.
-///
-/// # Errors
-/// What DataFusion reports.
-pub async fn plan_text(state: &SessionState, sql: &str) -> Result<LogicalPlan> {
-    let dialect = state.config_options().sql_parser.dialect;
-    plan(state, state.sql_to_statement(sql, &dialect)?).await
-}
-
-fn any_apart(statement: &mut DfStatement) -> bool {
-    match statement {
-        DfStatement::Statement(statement) => set_apart(statement),
-        DfStatement::Explain(explain) => any_apart(&mut explain.statement),
-        _ => false,
-    }
 }
 
 struct Keys {
@@ -261,7 +227,7 @@ fn same(one: &Ident, other: &Ident) -> bool {
 }
 
 /// A name as DataFusion compares it: in lower case, unless it is in quotes.
-fn normal(name: &Ident) -> Cow<'_, str> {
+pub(crate) fn normal(name: &Ident) -> Cow<'_, str> {
     match name.quote_style {
         Some(_) => Cow::Borrowed(&name.value),
         None => Cow::Owned(name.value.to_lowercase()),

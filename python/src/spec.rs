@@ -14,7 +14,7 @@ use datafusion::logical_expr::LogicalPlan;
 use futures::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
-use warpline::{PreparedQuery, RowsOnDevice, WarplineSession, order_keys};
+use warpline::{PreparedQuery, RowsOnDevice, WarplineSession, statements};
 
 use crate::link::{Link, Open};
 use crate::reader::Item;
@@ -66,9 +66,9 @@ impl Spec {
         sql: &str,
     ) -> Result<LogicalPlan, DataFusionError> {
         match &self.text {
-            Text::Sql => order_keys::plan_text(&session.context().state(), sql).await,
+            Text::Sql => statements::plan_text(&session.context().state(), sql).await,
             Text::Bound(values) => {
-                let plan = order_keys::plan_text(&session.context().state(), sql).await?;
+                let plan = statements::plan_text(&session.context().state(), sql).await?;
                 plan.with_param_values(values.clone())
             }
             Text::Plan(plan) => Ok(plan.clone()),

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::PyArray;
-use warpline::{QueryMetrics, WarplineSession, order_keys};
+use warpline::{QueryMetrics, WarplineSession, statements};
 
 use crate::error::{raised_by_plan, refused};
 use crate::scope;
@@ -47,7 +47,7 @@ pub(crate) async fn executed(
         let context = session.context();
         let names = Arc::clone(&variables);
         let state = context.state();
-        let plan = scope::with(variables, order_keys::plan_text(&state, &sql)).await?;
+        let plan = scope::with(variables, statements::plan_text(&state, &sql)).await?;
         let plan = match text {
             Text::Bound(values) => {
                 let values = match &plan {

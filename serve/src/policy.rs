@@ -12,7 +12,7 @@ use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as PlannedSt
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{CopyTarget, ObjectType, Statement};
 
-use warpline_planner::order_keys;
+use warpline_planner::statements;
 
 use crate::client::Client;
 use crate::error::{Result, ServeError};
@@ -159,7 +159,7 @@ pub(crate) async fn planned(client: &Arc<Client>, ast: &Statement) -> Result<Log
     }
     as_limit(&mut ast);
     let statement = DfStatement::Statement(Box::new(ast));
-    let plan = order_keys::plan(&client.context().state(), statement).await?;
+    let plan = statements::plan(&client.context().state(), statement).await?;
     check_plan(&plan, client)?;
     Ok(plan)
 }

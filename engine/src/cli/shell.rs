@@ -19,7 +19,7 @@ use rustyline::Editor;
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
 use warpline::fetch_first::as_limit;
-use warpline::{ByteSize, DeviceChoice, Error, Result, WarplineSession, order_keys};
+use warpline::{ByteSize, DeviceChoice, Error, Result, WarplineSession, statements};
 use warpline_tpch::TpchError;
 
 use super::answer::{self, Answer};
@@ -312,7 +312,7 @@ impl Shell {
             false => answer,
         };
         let rows = async {
-            let plan = order_keys::plan(&state, statement).await?;
+            let plan = statements::plan(&state, statement).await?;
             context
                 .execute_logical_plan(plan)
                 .await?

@@ -42,7 +42,7 @@ use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::prelude::{DataFrame, SessionContext};
 use datafusion::sql::parser::Statement;
 use parking_lot::Mutex;
-use warpline_planner::{WarplineConfig, order_keys};
+use warpline_planner::{WarplineConfig, statements};
 
 pub(crate) use self::common::CommonPlans;
 use self::common::Membership;
@@ -136,7 +136,7 @@ async fn analyzed(context: &SessionContext, sql: &str) -> Result<Option<Planned>
         return Ok(None);
     }
     let mut state = context.state();
-    let logical = order_keys::plan_text(&state, sql).await?;
+    let logical = statements::plan_text(&state, sql).await?;
     if !matches!(logical, LogicalPlan::Analyze(_)) {
         return Ok(None);
     }
@@ -162,7 +162,7 @@ async fn unkept(
     if !creates && !eligible::is_query(&statement) && !eligible::writes_rows(&statement) {
         return Ok(None);
     }
-    let logical = order_keys::plan(state, statement).await?;
+    let logical = statements::plan(state, statement).await?;
     if creates {
         let plan = create_table::plan(context, &logical).await?;
         return Ok(plan.map(|plan| Planned::once(plan, context.task_ctx())));
@@ -291,7 +291,7 @@ impl PlanCache {
             return unkept(context, &state, statement).await;
         }
         let names = Some(state.resolve_table_references(&statement)?);
-        let logical = order_keys::plan(&state, statement).await?;
+        let logical = statements::plan(&state, statement).await?;
         let made = self.miss(
             context,
             &state,

@@ -125,6 +125,11 @@ async fn tables_made_of_queries_say_what_their_query_did() {
         let error = session.query(sql).await.expect_err(sql).to_string();
         assert!(error.contains(wanted), "{sql}: {error}");
     }
+    // Outputs may bear one name, columns of a table may not.
+    run("CREATE TABLE pairs (x BIGINT, y BIGINT)").await;
+    run("INSERT INTO pairs SELECT a, a FROM t").await;
+    let answer = run("SELECT *, x + 1 AS x, count(*) OVER (), count(*) OVER () FROM pairs").await;
+    assert_eq!((answer.rows(), answer.schema.fields().len()), (1000, 5));
     run("CREATE TABLE empty (a INT DEFAULT 7, b VARCHAR)").await;
     assert_eq!(run("SELECT * FROM empty").await.rows(), 0);
     assert!(session.query("SELECT * FROM broken").await.is_err());

@@ -16,6 +16,7 @@ use warpline_gpu::expr::{Expr, Node};
 use super::{any_size, schema, session};
 use crate::fragment::FragmentPlanner;
 use crate::rel::expr::children;
+use crate::synonyms::SYNONYMS;
 use crate::translate::{Scope, translate};
 
 const PREFACE: &str = "\
@@ -262,6 +263,14 @@ async fn the_page_of_functions_says_where_each_runs() {
             found[0].0 = "all";
         }
         page.push_str(&line(&name, &found));
+    }
+    page.push_str(
+        "\n## Other names\n\nCalls that other systems have, where the session has no function of the name, and what runs for them.\n\n\
+         | call | |\n|---|---|\n",
+    );
+    for (name, count, text) in SYNONYMS {
+        let arguments: Vec<String> = (1..=count).map(|place| format!("${place}")).collect();
+        let _ = writeln!(page, "| `{name}({})` | `{text}` |", arguments.join(", "));
     }
     crate::golden::check(&Path::new("docs").join("FUNCTIONS.md"), &page);
 }

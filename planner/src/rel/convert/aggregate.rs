@@ -286,7 +286,7 @@ pub(super) fn aggregate_call(
             if approximate && argument.data_type.is_floating() {
                 return refuse("approx_distinct of floats runs on the CPU");
             }
-            check_argument(function, &argument, &return_type, call.fun().name())?;
+            check_argument(call, function, &argument, &return_type)?;
             Some(argument)
         }
         [_, _, ..] if function == AggregateFunction::Count && !distinct => {
@@ -339,13 +339,15 @@ fn is_constant(argument: &Arc<dyn PhysicalExpr>) -> bool {
 }
 
 pub(super) fn check_argument(
+    call: &AggregateFunctionExpr,
     function: AggregateFunction,
     argument: &Expr,
     return_type: &DataType,
-    name: &str,
 ) -> Result<(), Reason> {
     use DataType::{Boolean, Duration, Float64, Int64, UInt64};
-    if matches!(function, AggregateFunction::Min | AggregateFunction::Max) {
+    let extreme = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
+    // The least one in some order is any one.
+    if extreme && !call.fun().inner().is::<AnyValue>() {
         check_order(argument)?;
     }
     let data_type = &argument.data_type;
@@ -371,5 +373,8 @@ pub(super) fn check_argument(
     if supported {
         return Ok(());
     }
-    refuse(format!("{name} of {data_type} runs on the CPU"))
+    refuse(format!(
+        "{} of {data_type} runs on the CPU",
+        call.fun().name()
+    ))
 }

@@ -336,7 +336,7 @@ impl<'a> Kept<'a> {
                     _ => state,
                 };
                 let of = state.data_type.clone();
-                aggregate::check_argument(function, &state, &of, self.call.fun().name())?;
+                aggregate::check_argument(self.call, function, &state, &of)?;
                 self.merged(function, state, of)
             }
         };

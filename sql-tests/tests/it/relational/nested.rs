@@ -200,13 +200,14 @@ pub(super) fn without_rows() -> Fixture {
 }
 
 /// What runs wholly on the device.
-const QUERIES: [&str; 40] = [
+const QUERIES: [&str; 41] = [
     "SELECT * FROM t",
     "SELECT id, l, w, g, m FROM t WHERE n = 3",
     "SELECT id, u FROM t WHERE l IS NULL OR m IS NULL",
     "SELECT count(l) AS l, count(u) AS u, count(a) AS a, count(*) AS n FROM t",
     "SELECT id, array_length(l) AS a, cardinality(w) AS b, array_ndims(q) AS c, empty(g) AS d FROM t",
     "SELECT id, l[1] AS first, l[-1] AS last, w[2] AS second, q[1][2] AS deep FROM t",
+    "SELECT any_value(l) AS a, any_value(l) IS NULL AS b, count(*) AS c FROM t GROUP BY l",
     "SELECT sum(l[1]) AS s, max(w[1]) AS m, min(array_length(u)) AS a FROM t WHERE array_length(l) > 1",
     "SELECT id FROM t WHERE array_has(l, 2) OR array_has(w, 'a')",
     "SELECT id FROM t WHERE array_has_any(w, make_array('b', 'ab')) AND NOT array_has_all(l, make_array(1))",

@@ -1,0 +1,58 @@
+//! Plans of statements, also of those with names that DataFusion has no plan for as they are written.
+
+use datafusion::error::Result;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::Statement;
+
+use crate::{order_keys, output_names, synonyms};
+
+/// Most changes of one statement: each is for another name.
+const MOST_CHANGES: usize = 32;
+
+/// The plan of a statement. Where names in it are ambiguous, that of the same with its sort keys apart ([`order_keys`]); where
+/// output columns bear one name, with names of their own ([`output_names`]); where functions are called as other systems call them,
+/// with those that DataFusion has ([`synonyms`]).
+///
+/// # Errors
+/// What DataFusion reports.
+pub async fn plan(state: &SessionState, statement: DfStatement) -> Result<LogicalPlan> {
+    let mut statement = statement;
+    for _ in 0..MOST_CHANGES {
+        let mut again = statement.clone();
+        let error = match state.statement_to_plan(statement).await {
+            Err(error) => error,
+            planned => return planned,
+        };
+        let is_other = order_keys::is_ambiguous(&error)
+            && changed(&mut again, &order_keys::set_apart)
+            || synonyms::unknown(&error)
+                .is_some_and(|name| changed(&mut again, &|inner| synonyms::replace(inner, &name)))
+            || output_names::repeated(&error).is_some_and(|name| {
+                changed(&mut again, &|inner| output_names::set_apart(inner, &name))
+            });
+        if !is_other {
+            return Err(error);
+        }
+        statement = again;
+    }
+    state.statement_to_plan(statement).await
+}
+
+/// As [`plan`], of a text.
+///
+/// # Errors
+/// What DataFusion reports.
+pub async fn plan_text(state: &SessionState, sql: &str) -> Result<LogicalPlan> {
+    let dialect = state.config_options().sql_parser.dialect;
+    plan(state, state.sql_to_statement(sql, &dialect)?).await
+}
+
+fn changed(statement: &mut DfStatement, change: &dyn Fn(&mut Statement) -> bool) -> bool {
+    match statement {
+        DfStatement::Statement(statement) => change(statement),
+        DfStatement::Explain(explain) => changed(&mut explain.statement, change),
+        _ => false,
+    }
+}

@@ -1,0 +1,322 @@
+//! Functions that other systems have under names that DataFusion lacks, as what they are there.
+//!
+//! They are looked at where DataFusion says that it has no such function: a user's function of the name comes first.
+
+use std::ops::ControlFlow;
+
+use datafusion::error::DataFusionError;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
+    FunctionArguments, Ident, ObjectNamePart, Select, SelectItem, Statement, Value, Visit,
+    VisitMut, Visitor, VisitorMut,
+};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+use crate::order_keys::normal;
+
+/// A name, how many arguments, and what it is of these. `DISTINCT`, `FILTER`, `OVER` and an order are those of the call.
+pub(crate) const SYNONYMS: [(&str, usize, &str); 46] = [
+    ("approx_count_distinct", 1, "approx_distinct($1)"),
+    ("ceiling", 1, "ceil($1)"),
+    ("charindex", 2, "strpos($2, $1)"),
+    ("count_if", 1, "count(CASE WHEN $1 THEN 1 END)"),
+    ("countif", 1, "count(CASE WHEN $1 THEN 1 END)"),
+    ("day", 1, "date_part('day', $1)"),
+    ("dayname", 1, "to_char($1, '%A')"),
+    ("dayofmonth", 1, "date_part('day', $1)"),
+    ("dayofyear", 1, "date_part('doy', $1)"),
+    ("epoch", 1, "date_part('epoch', $1)"),
+    ("every", 1, "bool_and($1)"),
+    ("first", 1, "first_value($1)"),
+    ("gen_random_uuid", 0, "uuid()"),
+    ("group_concat", 1, "string_agg($1, ',')"),
+    ("group_concat", 2, "string_agg($1, $2)"),
+    ("hour", 1, "date_part('hour', $1)"),
+    ("if", 3, "CASE WHEN $1 THEN $2 ELSE $3 END"),
+    ("iff", 3, "CASE WHEN $1 THEN $2 ELSE $3 END"),
+    ("isnull", 1, "$1 IS NULL"),
+    ("isnull", 2, "coalesce($1, $2)"),
+    ("last", 1, "last_value($1)"),
+    (
+        "last_day",
+        1,
+        "CAST(date_trunc('month', $1) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE)",
+    ),
+    ("lcase", 1, "lower($1)"),
+    ("len", 1, "character_length($1)"),
+    ("listagg", 1, "string_agg($1, '')"),
+    ("listagg", 2, "string_agg($1, $2)"),
+    ("locate", 2, "strpos($2, $1)"),
+    ("mid", 3, "substr($1, $2, $3)"),
+    ("minute", 1, "date_part('minute', $1)"),
+    ("mod", 2, "$1 % $2"),
+    ("month", 1, "date_part('month', $1)"),
+    ("monthname", 1, "to_char($1, '%B')"),
+    ("quarter", 1, "date_part('quarter', $1)"),
+    ("replicate", 2, "repeat($1, $2)"),
+    ("second", 1, "date_part('second', $1)"),
+    ("sign", 1, "signum($1)"),
+    ("space", 1, "repeat(' ', $1)"),
+    ("strftime", 2, "to_char($1, $2)"),
+    ("ucase", 1, "upper($1)"),
+    ("variance", 1, "var_samp($1)"),
+    ("variance_pop", 1, "var_pop($1)"),
+    ("variance_samp", 1, "var_samp($1)"),
+    ("week", 1, "date_part('week', $1)"),
+    ("weekofyear", 1, "date_part('week', $1)"),
+    ("year", 1, "date_part('year', $1)"),
+    ("zeroifnull", 1, "coalesce($1, 0)"),
+];
+
+/// The function that planning failed for want of.
+pub(crate) fn unknown(error: &DataFusionError) -> Option<String> {
+    let DataFusionError::Plan(message) = error.find_root() else {
+        return None;
+    };
+    let (name, _) = message
+        .strip_prefix("Invalid function '")?
+        .split_once('\'')?;
+    Some(name.to_lowercase())
+}
+
+/// Puts what the function is in the place of its calls; output columns are called as before. Whether there were any.
+pub(crate) fn replace(statement: &mut Statement, name: &str) -> bool {
+    let mut calls = Calls {
+        name,
+        changed: false,
+    };
+    let _: ControlFlow<()> = VisitMut::visit(statement, &mut calls);
+    calls.changed
+}
+
+struct Calls<'a> {
+    name: &'a str,
+    changed: bool,
+}
+
+impl VisitorMut for Calls<'_> {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expr) = item
+                && has_call(expr, self.name)
+            {
+                *item = SelectItem::ExprWithAlias {
+                    expr: expr.clone(),
+                    alias: Ident::with_quote('"', expr.to_string()),
+                };
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Function(call) = expr
+            && is_named(call, self.name)
+            && let Some(other) = other(call, self.name)
+        {
+            *expr = other;
+            self.changed = true;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn is_named(call: &Function, name: &str) -> bool {
+    match &call.name.0[..] {
+        [ObjectNamePart::Identifier(own)] => normal(own) == name,
+        _ => false,
+    }
+}
+
+fn has_call(expr: &Expr, name: &str) -> bool {
+    struct Find<'a>(&'a str);
+    impl Visitor for Find<'_> {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Function(call) if is_named(call, self.0) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    Visit::visit(expr, &mut Find(name)).is_break()
+}
+
+/// What a call is; `None` where it has other arguments than are known, or clauses that have no place there.
+fn other(call: &Function, name: &str) -> Option<Expr> {
+    let FunctionArguments::List(list) = &call.args else {
+        return None;
+    };
+    let argument = |argument: &FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    };
+    let arguments: Vec<Expr> = list.args.iter().map(argument).collect::<Option<_>>()?;
+    let mut synonyms = SYNONYMS.iter();
+    let (.., text) =
+        synonyms.find(|(known, count, _)| *known == name && *count == arguments.len())?;
+    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text).ok()?;
+    let mut other = parser.parse_expr().ok()?;
+    let _: ControlFlow<()> = VisitMut::visit(&mut other, &mut Arguments(&arguments));
+    let plain = list.duplicate_treatment.is_none()
+        && list.clauses.is_empty()
+        && call.within_group.is_empty()
+        && call.filter.is_none()
+        && call.over.is_none()
+        && call.null_treatment.is_none();
+    match &mut other {
+        _ if plain => {}
+        Expr::Function(function) => with_clauses(function, call, list)?,
+        _ => return None,
+    }
+    Some(other)
+}
+
+/// `function` with all that `call` says beside its arguments; an order of groups is one of the arguments.
+fn with_clauses(
+    function: &mut Function,
+    call: &Function,
+    list: &FunctionArgumentList,
+) -> Option<()> {
+    let FunctionArguments::List(arguments) = &mut function.args else {
+        return None;
+    };
+    arguments.duplicate_treatment = list.duplicate_treatment;
+    arguments.clauses.extend(list.clauses.iter().cloned());
+    if !call.within_group.is_empty() {
+        let order = FunctionArgumentClause::OrderBy(call.within_group.clone());
+        arguments.clauses.push(order);
+    }
+    function.filter = call.filter.clone();
+    function.over = call.over.clone();
+    function.null_treatment = call.null_treatment;
+    Some(())
+}
+
+/// Puts arguments in the place of `$1` and so on.
+struct Arguments<'a>(&'a [Expr]);
+
+impl VisitorMut for Arguments<'_> {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Value(value) = expr
+            && let Value::Placeholder(name) = &value.value
+            && let Some(number) = name.strip_prefix('$')
+            && let Some(place) = number.parse::<usize>().ok().and_then(|n| n.checked_sub(1))
+            && let Some(argument) = self.0.get(place)
+        {
+            *expr = argument.clone();
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use arrow::util::pretty::pretty_format_batches;
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+    use crate::statements;
+
+    async fn answer(context: &SessionContext, sql: &str) -> String {
+        let plan = statements::plan_text(&context.state(), sql).await;
+        let plan = plan.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let frame = context.execute_logical_plan(plan).await.unwrap();
+        let batches = frame.collect().await.unwrap();
+        pretty_format_batches(&batches).unwrap().to_string()
+    }
+
+    #[tokio::test]
+    async fn every_synonym_is_what_it_says() {
+        let context = SessionContext::new();
+        let create = "CREATE TABLE t AS SELECT column1 AS d, column2 AS s, column3 AS n, column4 AS b FROM \
+                      (VALUES (TIMESTAMP '2024-02-10 11:12:13', 'añb', 3, true), \
+                      (TIMESTAMP '1999-12-31 23:59:59', 'b', -4, false), (NULL, NULL, NULL, NULL))";
+        answer(&context, create).await;
+        for (name, count, text) in SYNONYMS {
+            let arguments: &[&str] = match name {
+                "gen_random_uuid" => continue,
+                "if" | "iff" => &["b", "n", "0"],
+                "count_if" | "countif" | "every" => &["b"],
+                "charindex" | "locate" => &["'b'", "s"],
+                "mid" => &["s", "2", "2"],
+                "mod" => &["n", "3"],
+                "isnull" | "zeroifnull" | "sign" | "ceiling" => &["n", "7"],
+                "space" => &["abs(n)"],
+                "replicate" => &["s", "2"],
+                "strftime" => &["d", "'%Y %j'"],
+                "variance" | "variance_pop" | "variance_samp" | "first" | "last" => &["n"],
+                "approx_count_distinct" | "lcase" | "len" | "ucase" => &["s"],
+                "group_concat" | "listagg" => &["s", "'-'"],
+                _ => &["d"],
+            };
+            let arguments = &arguments[..count];
+            let mut written = text.to_string();
+            for (place, argument) in arguments.iter().enumerate() {
+                written = written.replace(&format!("${}", place + 1), argument);
+            }
+            let call = format!("{name}({})", arguments.join(", "));
+            let found = answer(&context, &format!("SELECT {call} AS x FROM t")).await;
+            let expected = answer(&context, &format!("SELECT {written} AS x FROM t")).await;
+            assert_eq!(found, expected, "{call}");
+        }
+    }
+
+    #[tokio::test]
+    async fn calls_keep_their_clauses_and_names() {
+        let context = SessionContext::new();
+        answer(
+            &context,
+            "CREATE TABLE t AS VALUES (1, 'b'), (1, 'a'), (2, 'c')",
+        )
+        .await;
+        for (sql, expected) in [
+            (
+                "SELECT column1, listagg(column2, '+') WITHIN GROUP (ORDER BY column2 DESC) AS l FROM t GROUP BY column1 ORDER BY 1",
+                "SELECT column1, string_agg(column2, '+' ORDER BY column2 DESC) AS l FROM t GROUP BY column1 ORDER BY 1",
+            ),
+            (
+                "SELECT variance(DISTINCT column1) FILTER (WHERE column2 <> 'c') AS v FROM t",
+                "SELECT var_samp(DISTINCT column1) FILTER (WHERE column2 <> 'c') AS v FROM t",
+            ),
+            (
+                "SELECT countif(column1 = 1) OVER (PARTITION BY column1) AS c FROM t ORDER BY 1",
+                "SELECT count(CASE WHEN column1 = 1 THEN 1 END) OVER (PARTITION BY column1) AS c FROM t ORDER BY 1",
+            ),
+            (
+                "SELECT mod(mod(7, 4) + column1, 2) AS m, ucase(lcase(column2)) AS u FROM t WHERE len(column2) = 1 ORDER BY u",
+                "SELECT ((7 % 4) + column1) % 2 AS m, upper(lower(column2)) AS u FROM t WHERE character_length(column2) = 1 ORDER BY u",
+            ),
+        ] {
+            let found = answer(&context, sql).await;
+            assert_eq!(found, answer(&context, expected).await, "{sql}");
+        }
+        let sql =
+            "SELECT Year(DATE '2024-03-01'), ucase('x') FROM t GROUP BY year(DATE '2024-03-01')";
+        let plan = statements::plan_text(&context.state(), sql).await.unwrap();
+        let names: Vec<_> = plan
+            .schema()
+            .fields()
+            .iter()
+            .map(|f| f.name().clone())
+            .collect();
+        assert_eq!(names, ["Year(DATE '2024-03-01')", "ucase('x')"]);
+        for wrong in [
+            "SELECT year(1, 2, 3)",
+            "SELECT nowhere(1)",
+            "SELECT iff(true, 1, 2) OVER () FROM t",
+        ] {
+            let error = statements::plan_text(&context.state(), wrong)
+                .await
+                .unwrap_err();
+            assert!(error.to_string().contains("Invalid function"), "{error}");
+        }
+    }
+}
