@@ -1,6 +1,6 @@
 //! Output columns that bear one name.
 //!
-//! `SELECT x, x`, `SELECT count(*), count(*)` and `SELECT *, x + 1 AS x` are SQL, but DataFusion has no plan for them: no two
+//! `SELECT x, CAST(x AS TEXT)`, `SELECT count(*), count(*)` and `SELECT *, x + 1 AS x` are SQL, but DataFusion has no plan for them: no two
 //! expressions of a projection may have one name there. Those behind the first get names of their own, `x:1` and so on, which are
 //! those that DataFusion itself gives to columns of a derived table that have one name.
 
@@ -14,19 +14,27 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::order_keys::normal;
 
-/// The name that two expressions of a projection have, if planning failed with that: of a column without its table's.
-pub(crate) fn repeated(error: &DataFusionError) -> Option<String> {
+/// The names that two expressions of a projection share, if planning failed with that: as it says both, of columns without their
+/// table's.
+pub(crate) fn repeated(error: &DataFusionError) -> Option<Vec<String>> {
     match error.find_root() {
         DataFusionError::Plan(message) => {
             let begin = "Projections require unique expression names but the expression \"";
-            let (name, _) = message.strip_prefix(begin)?.split_once("\" at position ")?;
-            let name = name.rsplit('.').next()?;
-            Some(name.trim_matches('"').into())
+            let (first, rest) = message.strip_prefix(begin)?.split_once("\" at position ")?;
+            let second = rest
+                .split_once(" and \"")
+                .and_then(|(_, rest)| rest.split_once("\" at position "));
+            let both = [Some(first), second.map(|(second, _)| second)];
+            let column = |name: &str| {
+                let name = name.rsplit('.').next().unwrap_or(name);
+                name.trim_matches('"').to_string()
+            };
+            Some(both.into_iter().flatten().map(column).collect())
         }
         // A column of a table, and something that is called like it.
         DataFusionError::SchemaError(error, _) => match error.as_ref() {
             SchemaError::AmbiguousReference { field } if field.relation.is_some() => {
-                Some(field.name.clone())
+                Some(vec![field.name.clone()])
             }
             _ => None,
         },
@@ -34,9 +42,9 @@ pub(crate) fn repeated(error: &DataFusionError) -> Option<String> {
     }
 }
 
-/// Gives output columns names of their own where others before them in the selection have them; `name` is one that a wildcard has.
+/// Gives output columns names of their own where others before them in the selection have them; a wildcard may have one of `names`.
 /// Whether any changed. Columns of a table that is made are called what they are called, or it is not made.
-pub(crate) fn set_apart(statement: &mut Statement, name: &str) -> bool {
+pub(crate) fn set_apart(statement: &mut Statement, names: &[String]) -> bool {
     if matches!(
         statement,
         Statement::CreateTable(_) | Statement::CreateView(_)
@@ -44,7 +52,7 @@ pub(crate) fn set_apart(statement: &mut Statement, name: &str) -> bool {
         return false;
     }
     let mut names = Names {
-        name,
+        names,
         changed: false,
     };
     let _: ControlFlow<()> = VisitMut::visit(statement, &mut names);
@@ -52,7 +60,7 @@ pub(crate) fn set_apart(statement: &mut Statement, name: &str) -> bool {
 }
 
 struct Names<'a> {
-    name: &'a str,
+    names: &'a [String],
     changed: bool,
 }
 
@@ -72,7 +80,7 @@ impl VisitorMut for Names<'_> {
             let Some(output) = Output::of(item) else {
                 continue;
             };
-            let in_wildcard = wildcard && output.name == self.name;
+            let in_wildcard = wildcard && self.names.contains(&output.name);
             if in_wildcard || before.iter().any(|other| other.is_same(&output)) {
                 let free = |alias: &String| before.iter().all(|other| other.name != *alias);
                 let mut numbered = (1..).map(|number| format!("{}:{number}", output.name));
@@ -98,6 +106,24 @@ impl VisitorMut for Names<'_> {
     }
 }
 
+/// An expression without what does not count for its name in DataFusion: casts, as in PostgreSQL, and brackets.
+fn bare(expr: &Expr) -> Expr {
+    struct Bare;
+    impl VisitorMut for Bare {
+        type Break = ();
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            if let Expr::Cast { expr: inner, .. } | Expr::Nested(inner) = expr {
+                *expr = Expr::clone(inner);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut expr = expr.clone();
+    let _: ControlFlow<()> = VisitMut::visit(&mut expr, &mut Bare);
+    expr
+}
+
 /// What an output column is called.
 struct Output {
     name: String,
@@ -108,13 +134,15 @@ struct Output {
 impl Output {
     fn of(item: &SelectItem) -> Option<Self> {
         let (name, table) = match item {
-            SelectItem::UnnamedExpr(Expr::Identifier(name)) => (normal(name).into(), None),
-            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) => {
-                let (name, table) = names.split_last()?;
-                let table: Vec<_> = table.iter().map(normal).collect();
-                (normal(name).into(), Some(table.join(".")))
-            }
-            SelectItem::UnnamedExpr(expr) => (expr.to_string(), None),
+            SelectItem::UnnamedExpr(expr) => match bare(expr) {
+                Expr::Identifier(name) => (normal(&name).into(), None),
+                Expr::CompoundIdentifier(names) => {
+                    let (name, table) = names.split_last()?;
+                    let table: Vec<_> = table.iter().map(normal).collect();
+                    (normal(name).into(), Some(table.join(".")))
+                }
+                other => (other.to_string(), None),
+            },
             SelectItem::ExprWithAlias { alias, .. } => (normal(alias).into(), None),
             _ => return None,
         };
@@ -142,8 +170,9 @@ mod tests {
     use crate::statements;
 
     fn apart(sql: &str, name: &str) -> String {
+        let names = [name.to_string()];
         let mut statements = Parser::parse_sql(&GenericDialect {}, sql).unwrap();
-        let changed = set_apart(&mut statements[0], name);
+        let changed = set_apart(&mut statements[0], &names);
         let text = statements[0].to_string();
         assert_eq!(changed, text != sql, "{text}");
         text
@@ -155,6 +184,13 @@ mod tests {
         let expected =
             "SELECT x, X AS \"x:1\", t.x AS \"x:2\", count(*), count(*) AS \"count(*):1\" FROM t";
         assert_eq!(text, expected);
+        let text = apart(
+            "SELECT x, CAST(x AS TEXT), sum((x)::int), sum(x) FROM t",
+            "x",
+        );
+        let expected =
+            "SELECT x, CAST(x AS TEXT) AS \"x:1\", sum((x)::INT), sum(x) AS \"sum(x):1\" FROM t";
+        assert_eq!(text.to_lowercase(), expected.to_lowercase());
         let text = apart("SELECT 1 AS a, 2 AS a, 3 AS \"a:1\"", "a");
         assert_eq!(text, "SELECT 1 AS a, 2 AS \"a:1\", 3 AS \"a:1:1\"");
         let text = apart("SELECT *, y, x FROM t", "x");
@@ -169,10 +205,10 @@ mod tests {
         );
         for other in [
             "SELECT a.x, b.x FROM a, b",
-            "SELECT x, x + 1 FROM t",
-            "SELECT x, y AS x FROM t",
+            "SELECT x, x + 1, y AS z FROM t",
+            "SELECT *, y FROM t",
         ] {
-            apart(other, "x");
+            assert_eq!(apart(other, "x"), other);
         }
     }
 
@@ -210,6 +246,22 @@ mod tests {
             (
                 "SELECT *, column2, column1 FROM t",
                 vec!["column1", "column2", "column2:1", "column1:1"],
+            ),
+            (
+                "SELECT *, column1 + 1 AS column1 FROM t",
+                vec!["column1", "column2", "column1:1"],
+            ),
+            (
+                "SELECT column1, column2 AS column1 FROM t ORDER BY t.column1",
+                vec!["column1", "column1:1"],
+            ),
+            (
+                "SELECT column1, CAST(column1 AS VARCHAR), max(column1)::int, max(column1) FROM t GROUP BY 1",
+                vec!["column1", "column1:1", "max(t.column1)", "max(column1):1"],
+            ),
+            (
+                "SELECT CAST(column1 AS VARCHAR), * FROM t",
+                vec!["column1:1", "column1", "column2"],
             ),
             (
                 "SELECT 1, 1 FROM t ORDER BY column1",
