@@ -207,7 +207,8 @@ fn names_an_output(key: &Expr, outputs: &[Output]) -> bool {
     })
 }
 
-fn some(expr: &Expr, mut found: impl FnMut(&Expr) -> bool) -> bool {
+/// Whether `found` holds for some part of an expression.
+pub(crate) fn some(expr: &Expr, mut found: impl FnMut(&Expr) -> bool) -> bool {
     struct Find<'a>(&'a mut dyn FnMut(&Expr) -> bool);
     impl Visitor for Find<'_> {
         type Break = ();
@@ -238,7 +239,8 @@ fn output_name(number: usize) -> String {
     format!("__output_{number}")
 }
 
-fn named(expr: Expr, name: &str) -> SelectItem {
+/// An output column of this name, to the letter.
+pub(crate) fn named(expr: Expr, name: &str) -> SelectItem {
     let alias = quoted(name);
     SelectItem::ExprWithAlias { expr, alias }
 }

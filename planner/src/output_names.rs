@@ -8,11 +8,9 @@ use std::ops::ControlFlow;
 
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
-use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Select, SelectItem, Statement, VisitMut, VisitorMut,
-};
+use datafusion::sql::sqlparser::ast::{Expr, Select, SelectItem, Statement, VisitMut, VisitorMut};
 
-use crate::order_keys::normal;
+use crate::order_keys::{named, normal};
 
 /// The names that two expressions of a projection share, if planning failed with that: as it says both, of columns without their
 /// table's.
@@ -77,28 +75,20 @@ impl VisitorMut for Names<'_> {
         let wildcard = select.projection.iter().any(is_wildcard);
         let mut before: Vec<Output> = Vec::with_capacity(select.projection.len());
         for item in &mut select.projection {
-            let Some(output) = Output::of(item) else {
+            let Some(mut output) = Output::of(item) else {
                 continue;
             };
             let in_wildcard = wildcard && self.names.contains(&output.name);
-            if in_wildcard || before.iter().any(|other| other.is_same(&output)) {
+            let is_taken = in_wildcard || before.iter().any(|other| other.is_same(&output));
+            if is_taken
+                && let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
+            {
                 let free = |alias: &String| before.iter().all(|other| other.name != *alias);
                 let mut numbered = (1..).map(|number| format!("{}:{number}", output.name));
-                let alias = numbered.find(free).unwrap_or_default();
-                let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item
-                else {
-                    continue;
-                };
-                *item = SelectItem::ExprWithAlias {
-                    expr: expr.clone(),
-                    alias: Ident::with_quote('"', alias.as_str()),
-                };
-                before.push(Output {
-                    name: alias,
-                    table: None,
-                });
+                let name = numbered.find(free).unwrap_or_default();
+                *item = named(expr.clone(), &name);
+                output = Output { name, table: None };
                 self.changed = true;
-                continue;
             }
             before.push(output);
         }

@@ -7,13 +7,12 @@ use std::ops::ControlFlow;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectNamePart, Select, SelectItem, Statement, Value, Visit,
-    VisitMut, Visitor, VisitorMut,
+    FunctionArguments, ObjectNamePart, Select, SelectItem, Statement, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use crate::order_keys::normal;
+use crate::order_keys::{named, normal, some};
 
 /// A name, how many arguments, and what it is of these. `DISTINCT`, `FILTER`, `OVER` and an order are those of the call.
 pub(crate) const SYNONYMS: [(&str, usize, &str); 46] = [
@@ -101,20 +100,17 @@ impl VisitorMut for Calls<'_> {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(expr) = item
-                && has_call(expr, self.name)
+                && some(expr, |part| is_call(part, self.name))
             {
-                *item = SelectItem::ExprWithAlias {
-                    expr: expr.clone(),
-                    alias: Ident::with_quote('"', expr.to_string()),
-                };
+                *item = named(expr.clone(), &expr.to_string());
             }
         }
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::Function(call) = expr
-            && is_named(call, self.name)
+        if is_call(expr, self.name)
+            && let Expr::Function(call) = expr
             && let Some(other) = other(call, self.name)
         {
             *expr = other;
@@ -124,26 +120,14 @@ impl VisitorMut for Calls<'_> {
     }
 }
 
-fn is_named(call: &Function, name: &str) -> bool {
+fn is_call(expr: &Expr, name: &str) -> bool {
+    let Expr::Function(call) = expr else {
+        return false;
+    };
     match &call.name.0[..] {
         [ObjectNamePart::Identifier(own)] => normal(own) == name,
         _ => false,
     }
-}
-
-fn has_call(expr: &Expr, name: &str) -> bool {
-    struct Find<'a>(&'a str);
-    impl Visitor for Find<'_> {
-        type Break = ();
-
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            match expr {
-                Expr::Function(call) if is_named(call, self.0) => ControlFlow::Break(()),
-                _ => ControlFlow::Continue(()),
-            }
-        }
-    }
-    Visit::visit(expr, &mut Find(name)).is_break()
 }
 
 /// What a call is; `None` where it has other arguments than are known, or clauses that have no place there.

@@ -503,12 +503,15 @@ impl Push<'_> {
             values = pushed.values;
             inputs.push(Arc::new(pushed.plan));
         }
-        self.united(
-            inputs,
-            values.len(),
+        let plan = LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?);
+        let mut fields = plan.schema().columns();
+        let values = fields.split_off(fields.len() - values.len());
+        let pushed = Pushed {
+            plan,
+            values,
             known,
-            &LogicalPlan::Union(union.clone()),
-        )
+        };
+        self.renamed(pushed, fields, &LogicalPlan::Union(union.clone()))
     }
 
     /// VALUES of outer columns: each outer value beside the numbers of the rows, which choose.
@@ -545,25 +548,6 @@ impl Push<'_> {
             values,
             known,
         })
-    }
-
-    /// The rows of several plans, each with so many outer values behind its columns, as those of `of`.
-    fn united(
-        &mut self,
-        inputs: Vec<Arc<LogicalPlan>>,
-        values: usize,
-        known: bool,
-        of: &LogicalPlan,
-    ) -> Made<Pushed> {
-        let plan = LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?);
-        let mut fields = plan.schema().columns();
-        let values = fields.split_off(fields.len() - values);
-        let pushed = Pushed {
-            plan,
-            values,
-            known,
-        };
-        self.renamed(pushed, fields, of)
     }
 
     /// The columns `from` under the names that they have in `to`, and the values under new ones.

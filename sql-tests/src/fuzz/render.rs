@@ -13,8 +13,8 @@ use super::value::{Value, array};
 /// A query.
 pub fn query(of: &Query) -> String {
     let mut text = String::new();
+    let recursive = of.ctes.iter().any(|(name, cte)| cte.refers_to(name));
     for (i, (name, cte)) in of.ctes.iter().enumerate() {
-        let recursive = of.ctes.iter().any(|(name, cte)| cte.refers_to(name));
         let begin = match (i, recursive) {
             (0, true) => "WITH RECURSIVE ",
             (0, false) => "WITH ",

@@ -67,8 +67,9 @@ impl RunState {
     /// Of a use of a plan with these inputs. A recursive query's steps are one use: each runs the same plan again, over another
     /// working table.
     fn over(inputs: &[Arc<dyn ExecutionPlan>]) -> Arc<Self> {
+        let working_table = inputs.iter().find_map(working_table);
         Arc::new(Self {
-            steps: working_table(inputs).map(|_| AtomicUsize::new(0)),
+            steps: working_table.map(|_| AtomicUsize::new(0)),
             ..Self::default()
         })
     }
@@ -90,14 +91,11 @@ impl RunState {
 }
 
 /// The leaf that reads the rows of a recursive query's step before.
-fn working_table(plans: &[Arc<dyn ExecutionPlan>]) -> Option<Arc<dyn ExecutionPlan>> {
-    plans.iter().find_map(|plan| {
-        let below: Vec<_> = plan.children().into_iter().map(Arc::clone).collect();
-        match plan.is::<WorkTableExec>() {
-            true => Some(Arc::clone(plan)),
-            false => working_table(&below),
-        }
-    })
+fn working_table(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
+    match plan.is::<WorkTableExec>() {
+        true => Some(plan),
+        false => plan.children().into_iter().find_map(working_table),
+    }
 }
 
 impl GpuFragmentExec {
@@ -330,9 +328,10 @@ impl ExecutionPlan for GpuFragmentExec {
             return Ok(self);
         }
         // The next step of a recursive query reads the same working table.
-        let (before, after) = (working_table(&self.inputs), working_table(&children));
+        let before = self.inputs.iter().find_map(working_table);
+        let after = children.iter().find_map(working_table);
         let run = match (before, after) {
-            (Some(before), Some(after)) if Arc::ptr_eq(&before, &after) => Arc::clone(&self.run),
+            (Some(before), Some(after)) if Arc::ptr_eq(before, after) => Arc::clone(&self.run),
             _ => RunState::over(&children),
         };
         Ok(Arc::new(Self {

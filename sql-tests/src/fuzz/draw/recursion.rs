@@ -15,8 +15,7 @@ impl Draw<'_> {
         if matches!(class, Class::Float | Class::List) {
             return None;
         }
-        let begin = select(first.expr, vec![source(begin, alias, vec![])]);
-        let mut left = begin;
+        let mut left = select(first.expr, vec![source(begin, alias, vec![])]);
         if self.random.chance(60) {
             left.filter.push(self.condition(1, &from));
         }
