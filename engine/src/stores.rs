@@ -10,15 +10,17 @@ use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStor
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::object_store::{ObjectStore, ObjectStoreScheme, parse_url_opts};
 use url::Url;
+use warpline_planner::cpu_memory;
 
 /// Variables of the environment that tell of stores begin so.
 const VARIABLES: &[&str] = &["AWS_", "AZURE_", "GOOGLE_"];
 
 /// A runtime that opens the store of a location by the environment, where nothing was registered for it. Folders are listed for each
-/// query: lists that are kept do not have files that others add.
+/// query: lists that are kept do not have files that others add. What operators of the CPU take of host memory is bounded.
 pub(crate) fn runtime() -> Result<Arc<RuntimeEnv>> {
     RuntimeEnvBuilder::new()
         .with_object_list_cache_limit(0)
+        .with_memory_pool(cpu_memory::pool())
         .with_object_store_registry(Arc::new(EnvironmentStores::default()))
         .build_arc()
 }

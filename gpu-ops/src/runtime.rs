@@ -33,7 +33,7 @@ use crate::error::{GpuError, Result};
 use crate::machine::Machine;
 use crate::memory::{
     Budget, DeviceBuffer, Free, HeldList, KeptResults, LadderCounts, MemoryPool, PressureHandler,
-    memory_of_machine,
+    memory_of_host,
 };
 use crate::stop::StopWords;
 use crate::tables::TableCache;
@@ -534,12 +534,7 @@ impl fmt::Debug for Runtime {
 
 /// Half of the memory of this machine in bytes, or of what its control group may use.
 fn half_of_host_memory() -> usize {
-    let number = |text: &str| text.trim().parse::<usize>().ok();
-    let total = memory_of_machine("MemTotal");
-    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let limit = limit.and_then(|text| number(&text));
-    let memory = total.into_iter().chain(limit).min().unwrap_or(8 << 30);
-    Budget::of_host(memory as u64).bytes() as usize
+    Budget::of_host(memory_of_host() as u64).bytes() as usize
 }
 
 #[cfg(test)]

@@ -12,8 +12,10 @@
 //! with [`choose`] which data structures stand behind groups and joins. [`metrics::collect`] sums up
 //! what a finished plan did; [`WarplineConfig`] holds the settings under `warpline.`.
 
+pub mod as_of;
 pub mod choose;
 pub mod config;
+pub mod cpu_memory;
 pub mod decorrelate;
 pub mod error;
 pub mod filter_pushdown;

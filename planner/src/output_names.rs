@@ -8,7 +8,9 @@ use std::ops::ControlFlow;
 
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
-use datafusion::sql::sqlparser::ast::{Expr, Select, SelectItem, Statement, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Query, Select, SelectItem, SetExpr, Statement, Value, VisitMut, VisitorMut,
+};
 
 use crate::order_keys::{named, normal};
 
@@ -96,15 +98,23 @@ impl VisitorMut for Names<'_> {
     }
 }
 
-/// An expression without what does not count for its name in DataFusion: casts, as in PostgreSQL, and brackets.
+/// An expression without what does not count for its name in DataFusion: casts, as in PostgreSQL, brackets; a subquery
+/// is called as what it has.
 fn bare(expr: &Expr) -> Expr {
     struct Bare;
     impl VisitorMut for Bare {
         type Break = ();
 
         fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-            if let Expr::Cast { expr: inner, .. } | Expr::Nested(inner) = expr {
-                *expr = Expr::clone(inner);
+            let called = |name: &str| Expr::value(Value::Placeholder(name.into()));
+            match expr {
+                Expr::Cast { expr: inner, .. } | Expr::Nested(inner) => *expr = Expr::clone(inner),
+                Expr::Subquery(query) => *expr = called(&value_of(query)),
+                Expr::Exists { negated: false, .. } => *expr = called("EXISTS"),
+                Expr::Exists { negated: true, .. } => *expr = called("NOT EXISTS"),
+                Expr::InSubquery { negated: false, .. } => *expr = called("IN"),
+                Expr::InSubquery { negated: true, .. } => *expr = called("NOT IN"),
+                _ => {}
             }
             ControlFlow::Continue(())
         }
@@ -112,6 +122,22 @@ fn bare(expr: &Expr) -> Expr {
     let mut expr = expr.clone();
     let _: ControlFlow<()> = VisitMut::visit(&mut expr, &mut Bare);
     expr
+}
+
+/// What the column of a subquery is called.
+fn value_of(query: &Query) -> String {
+    let mut body = query.body.as_ref();
+    loop {
+        match body {
+            SetExpr::SetOperation { left, .. } => body = left,
+            SetExpr::Query(query) => body = &query.body,
+            SetExpr::Select(select) => {
+                let first = select.projection.first().and_then(Output::of);
+                return first.map_or_else(String::new, |output| output.name);
+            }
+            _ => return String::new(),
+        }
+    }
 }
 
 /// What an output column is called.
@@ -252,6 +278,10 @@ mod tests {
             (
                 "SELECT CAST(column1 AS VARCHAR), * FROM t",
                 vec!["column1:1", "column1", "column2"],
+            ),
+            (
+                "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM t WHERE column1 > 1), (SELECT max(column1) FROM t)",
+                vec!["count(*)", "count(*):1", "max(t.column1)"],
             ),
             (
                 "SELECT 1, 1 FROM t ORDER BY column1",

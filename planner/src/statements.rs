@@ -1,4 +1,4 @@
-//! Plans of statements, also of those with names that DataFusion has no plan for as they are written.
+//! Plans of statements, also of those with names or joins that DataFusion has no plan for as they are written.
 
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
@@ -6,14 +6,14 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::Statement;
 
-use crate::{order_keys, output_names, synonyms};
+use crate::{as_of, order_keys, output_names, synonyms};
 
 /// Most changes of one statement: each is for another name.
 const MOST_CHANGES: usize = 32;
 
 /// The plan of a statement. Where names in it are ambiguous, that of the same with its sort keys apart ([`order_keys`]); where
 /// output columns bear one name, with names of their own ([`output_names`]); where functions are called as other systems call them,
-/// with those that DataFusion has ([`synonyms`]).
+/// with those that DataFusion has ([`synonyms`]); of joins with the nearest row ([`as_of`]), that with lateral ones.
 ///
 /// # Errors
 /// What DataFusion reports.
@@ -31,7 +31,8 @@ pub async fn plan(state: &SessionState, statement: DfStatement) -> Result<Logica
                 .is_some_and(|name| changed(&mut again, &|inner| synonyms::replace(inner, &name)))
             || output_names::repeated(&error).is_some_and(|name| {
                 changed(&mut again, &|inner| output_names::set_apart(inner, &name))
-            });
+            })
+            || as_of::is_unsupported(&error) && changed(&mut again, &as_of::as_lateral);
         if !is_other {
             return Err(error);
         }

@@ -13,6 +13,7 @@ mod conditional;
 mod fields;
 mod function;
 mod math;
+mod spans;
 mod strings;
 
 use std::sync::Arc;

@@ -19,6 +19,8 @@ use datafusion::object_store::{
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
+use warpline_planner::cpu_memory;
+
 use crate::error::StartError;
 
 /// Local files below some folders, to read.
@@ -51,13 +53,15 @@ impl FolderStore {
         &self.folders
     }
 
-    /// A runtime whose only object store is this. Folders are listed for each query, so that files that are added are seen.
+    /// A runtime whose only object store is this. Folders are listed for each query, so that files that are added are seen. What
+    /// operators of the CPU take of host memory is bounded.
     ///
     /// # Errors
     /// What DataFusion reports.
     pub fn runtime(&self) -> datafusion::error::Result<Arc<RuntimeEnv>> {
         let runtime = RuntimeEnvBuilder::new()
             .with_object_list_cache_limit(0)
+            .with_memory_pool(cpu_memory::pool())
             .build_arc()?;
         let files = ObjectStoreUrl::local_filesystem();
         runtime.register_object_store(files.as_ref(), Arc::new(self.clone()));

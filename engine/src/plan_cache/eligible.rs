@@ -88,6 +88,7 @@ pub(super) fn is_repeatable(plan: &LogicalPlan) -> Result<bool> {
                 | LogicalPlan::Limit(_)
                 | LogicalPlan::Values(_)
                 | LogicalPlan::Distinct(_)
+                | LogicalPlan::Unnest(_)
         );
         node.apply_expressions(|expr| {
             expr.apply(|part| {

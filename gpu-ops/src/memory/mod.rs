@@ -50,6 +50,7 @@ pub use buffer::{DeviceBuffer, DeviceValue};
 pub(crate) use held::{Held, HeldList};
 pub(crate) use kept::{KeptResult, KeptResults};
 pub use ladder::LadderCounts;
+pub use machine::memory_of_host;
 pub(crate) use machine::memory_of_machine;
 pub use pool::{MemoryPool, PressureHandler, Reservation};
 pub use spill_files::SpillDirectory;

@@ -15,6 +15,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::scalar::ScalarValue;
 
+use super::ordered::is_running;
 use super::{Made, Names, Stop, columns, named};
 
 /// Columns of the rows around a subquery, which it refers to.
@@ -98,6 +99,14 @@ impl Outer {
 
     pub(super) fn is_empty(&self) -> bool {
         self.columns.is_empty()
+    }
+
+    /// Values that have all of the distinct ones among them, where the rows are the same when they are asked for once more.
+    pub(super) fn again(&self, names: &Names) -> Made<Option<(LogicalPlan, Vec<Column>)>> {
+        match repeatable(&self.rows, self.columns.clone())? {
+            Some((source, found)) => renamed(&source, found, names).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// The distinct values, at least, and the columns that have them; the rows themselves where each is asked for.
@@ -208,9 +217,8 @@ fn runs_the_same(plan: &LogicalPlan) -> Result<bool> {
     let mut same = true;
     plan.apply_with_subqueries(|node| {
         same &= match node {
-            LogicalPlan::Limit(_)
-            | LogicalPlan::Window(_)
-            | LogicalPlan::Distinct(Distinct::On(_)) => false,
+            LogicalPlan::Limit(_) | LogicalPlan::Distinct(Distinct::On(_)) => false,
+            LogicalPlan::Window(window) => is_running(window),
             LogicalPlan::Sort(sort) => sort.fetch.is_none(),
             LogicalPlan::Extension(_) | LogicalPlan::RecursiveQuery(_) => false,
             _ => true,

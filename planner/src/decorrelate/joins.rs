@@ -15,7 +15,7 @@ use super::place::{Place, filter_on_subqueries, value, without_new};
 use super::push::{Push, joined};
 use super::scope::{free, free_of, is_asking, subquery};
 use super::values::Rows;
-use super::{Made, Names, Stop, equal, row_wise};
+use super::{Made, Names, Stop, equal, ordered, row_wise};
 
 /// A join with subqueries in its condition.
 pub(super) fn join_on_subqueries(join: &Join, names: &Names) -> Made<Option<LogicalPlan>> {
@@ -224,6 +224,10 @@ pub(super) fn lateral_join(join: &Join, names: &Names) -> Made<Option<LogicalPla
         return Err(Stop::Not);
     }
     let made = match row_wise::lateral_join(join, condition.as_ref(), names)? {
+        Some(made) => Some(made),
+        None => ordered::lateral_join(join, condition.as_ref(), names)?,
+    };
+    let made = match made {
         Some(made) => made,
         None => beside(&join.left, &join.right, join.join_type, condition, names)?,
     };

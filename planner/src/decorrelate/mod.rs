@@ -13,6 +13,7 @@ mod domain;
 mod joins;
 mod native;
 mod one_row;
+mod ordered;
 mod outer_fields;
 mod place;
 mod push;

@@ -93,7 +93,7 @@ impl Push<'_> {
         Ok(name.restore(self.bound(expr, values)?))
     }
 
-    fn bound(&self, expr: &Expr, values: &[Column]) -> Made<Expr> {
+    pub(super) fn bound(&self, expr: &Expr, values: &[Column]) -> Made<Expr> {
         Ok(bound(expr.clone(), &self.outer.columns, values)?)
     }
 
@@ -260,6 +260,9 @@ impl Push<'_> {
         if let [Expr::GroupingSet(_)] = &*aggregate.group_expr {
             return Err(Stop::Not);
         }
+        if let Some(running) = self.running(aggregate)? {
+            return Ok(running);
+        }
         let pushed = self.push(&aggregate.input)?;
         let node = LogicalPlan::Aggregate(aggregate.clone());
         let mut groups = columns(&pushed.values);
@@ -371,6 +374,11 @@ impl Push<'_> {
         skip: usize,
         fetch: Option<usize>,
     ) -> Made<Pushed> {
+        if (skip, fetch) == (0, Some(1))
+            && let Some(nearest) = self.nearest(sorts, input)?
+        {
+            return Ok(nearest);
+        }
         let pushed = self.push(input)?;
         let mut call = WindowFunction::new(
             WindowFunctionDefinition::WindowUDF(row_number_udwf()),
@@ -638,7 +646,7 @@ fn key(condition: &Expr, outer: &[Column]) -> Option<(usize, Expr)> {
 }
 
 /// An outer column, also as another type: NULL where it is.
-fn is_outer(expr: &Expr, column: &Column) -> bool {
+pub(super) fn is_outer(expr: &Expr, column: &Column) -> bool {
     match expr {
         Expr::OuterReferenceColumn(_, known) => known == column,
         Expr::Cast(cast) => is_outer(&cast.expr, column),

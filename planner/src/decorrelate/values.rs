@@ -374,7 +374,7 @@ fn inlined(expr: Expr, projection: &Projection) -> Made<Expr> {
     })
 }
 
-fn replaced(expr: Expr, to: impl Fn(&Column) -> Option<Expr>) -> Made<Expr> {
+pub(super) fn replaced(expr: Expr, to: impl Fn(&Column) -> Option<Expr>) -> Made<Expr> {
     let rewritten = expr.transform_up(|part| {
         let found = match &part {
             Expr::Column(column) => to(column),

@@ -12,6 +12,7 @@ use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use warpline_gpu::expr::{Expr, Node};
 
+use super::spans::{self, Spans, cut_to_formats};
 use super::strings::{is_result, looks_beyond, reads_below_null};
 use super::{Scope, is_string, node};
 use crate::reason::Reason;
@@ -22,8 +23,8 @@ const MOST_INPUTS: usize = 8;
 /// `expr`, which no kernel computes, as a lookup by its inputs, when each of them may have few values. How many there are
 /// is known when the columns are on the device.
 ///
-/// Inputs are conditions, strings and calendar fields as far as kernels compute them, since these have few values whatever
-/// they are made of, and columns elsewhere.
+/// Inputs are conditions, strings, calendar fields and times cut to spans as far as kernels compute them, since these have few values
+/// whatever they are made of, and columns elsewhere.
 pub(super) fn per_combination(
     expr: &Arc<dyn PhysicalExpr>,
     scope: &mut Scope<'_>,
@@ -34,9 +35,10 @@ pub(super) fn per_combination(
     if sums || !is_result(&data_type) || !scope.may_combine() {
         return Ok(None);
     }
-    let mut inputs: Vec<(Arc<dyn PhysicalExpr>, Expr)> = Vec::new();
+    let cut = &cut_to_formats(expr, scope.schema)?;
+    let mut inputs: Vec<(Arc<dyn PhysicalExpr>, Expr, Option<Spans>)> = Vec::new();
     let mut possible = true;
-    let function = Arc::clone(expr).transform_down(|e| {
+    let function = Arc::clone(cut).transform_down(|e| {
         possible &= !e.is::<DynamicFilterPhysicalExpr>()
             && !e.is::<ScalarSubqueryExpr>()
             && !makes_any_length(&e)
@@ -45,29 +47,29 @@ pub(super) fn per_combination(
         if !possible || !reads_columns(&e) {
             return Ok(Transformed::new(e, false, TreeNodeRecursion::Jump));
         }
-        let place = match inputs.iter().position(|(known, _)| known.eq(&e)) {
+        let place = match inputs.iter().position(|(known, ..)| known.eq(&e)) {
             Some(place) => place,
             None => {
-                let Some(input) = input(&e, expr, scope) else {
+                let Some((input, spans)) = input(&e, cut, scope) else {
                     possible &= !e.is::<Column>();
                     return Ok(Transformed::no(e));
                 };
-                inputs.push((Arc::clone(&e), input));
+                inputs.push((Arc::clone(&e), input, spans));
                 inputs.len() - 1
             }
         };
         let column = Column::new(&format!("input{place}"), place);
-        Ok(Transformed::new(
-            Arc::new(column) as _,
-            true,
-            TreeNodeRecursion::Jump,
-        ))
+        let value = match &inputs[place].2 {
+            Some(spans) => spans.begin(column),
+            None => Arc::new(column) as _,
+        };
+        Ok(Transformed::new(value, true, TreeNodeRecursion::Jump))
     })?;
     if !possible || inputs.is_empty() || inputs.len() > MOST_INPUTS {
         return Ok(None);
     }
     let nullable = expr.nullable(scope.schema)?;
-    let inputs: Vec<Expr> = inputs.into_iter().map(|(_, input)| input).collect();
+    let inputs: Vec<Expr> = inputs.into_iter().map(|(_, input, _)| input).collect();
     // What does not take its operands as columns finds out here.
     let fields: Vec<Field> = inputs
         .iter()
@@ -85,17 +87,21 @@ pub(super) fn per_combination(
     }))
 }
 
-/// `e` as an input of `whole`.
+/// `e` as an input of `whole`, and how it is had from that where it is not the same.
 fn input(
     e: &Arc<dyn PhysicalExpr>,
     whole: &Arc<dyn PhysicalExpr>,
     scope: &mut Scope<'_>,
-) -> Option<Expr> {
+) -> Option<(Expr, Option<Spans>)> {
     let data_type = e.data_type(scope.schema).ok()?;
     if let Some(column) = e.downcast_ref::<Column>() {
         let field = scope.schema.fields().get(column.index())?;
         let few = may_be_few(&data_type) && !reads_below_null(field);
-        return node(e, scope).ok().filter(|_| few);
+        let input = node(e, scope).ok().filter(|_| few)?;
+        return Some((input, None));
+    }
+    if let Some((number, spans)) = spans::number(e, scope) {
+        return Some((number, Some(spans)));
     }
     let field = e
         .downcast_ref::<ScalarFunctionExpr>()
@@ -104,7 +110,7 @@ fn input(
     if !few || Arc::ptr_eq(e, whole) {
         return None;
     }
-    node(e, scope).ok()
+    Some((node(e, scope).ok()?, None))
 }
 
 /// May a column of the type have few values? Strings do where they repeat, integers where their range is small.

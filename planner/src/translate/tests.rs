@@ -322,6 +322,13 @@ fn what_kernels_lack_is_looked_up_by_its_few_values() {
         ("concat(s, '-', u, a)", 3),
         ("CAST(b AS VARCHAR)", 1),
         ("to_char(day, '%Y')", 1),
+        ("to_char(at, '%Y-%m') || s", 2),
+        ("CAST(date_trunc('hour', at) AS VARCHAR)", 1),
+        ("CAST(date_bin(interval '10' minute, at) AS VARCHAR)", 1),
+        (
+            "to_char(at, '%H') || to_char(date_trunc('week', at), '%F')",
+            2,
+        ),
         ("date_part('year', at) || s", 2),
         ("upper(s) || lower(s) || u", 2),
         ("CASE WHEN f > 1 THEN s ELSE u END || '.'", 1),
@@ -335,6 +342,8 @@ fn what_kernels_lack_is_looked_up_by_its_few_values() {
     // Strings of any length are not made for combinations that no row may have.
     assert!(reason("repeat(s, b)").contains("runs on the CPU"));
     assert!(reason("s || f").contains("runs on the CPU"));
+    // Parts of a second are many.
+    assert!(reason("to_char(at, '%T%.3f')").contains("runs on the CPU"));
     // The fields of a lookup's inputs are its own.
     for sql in ["arrow_field(s)['name'] = 's'", "arrow_field(b)['nullable']"] {
         assert!(reason(sql).contains("runs on the CPU"), "{sql}");
@@ -358,4 +367,12 @@ fn moves_in_time() {
     );
     assert_eq!(text("date_trunc('month', at)"), "start of the month(at)");
     assert_eq!(text("day - date '2000-01-01'"), "(day - 2000-01-01)");
+    assert_eq!(
+        text("at - at > interval '30' minute"),
+        "(CAST((at - at) AS Int64) > 1800000000)"
+    );
+    assert_eq!(
+        text("interval '2' hour >= at - at"),
+        "(CAST((at - at) AS Int64) <= 7200000000)"
+    );
 }

@@ -291,13 +291,31 @@ const PAIRS: [(&str, &str); 48] = [
 ];
 
 /// Values of one row, of which `{a}` and the like are columns of the row around.
-const VALUES: [&str; 34] = [
+const VALUES: [&str; 52] = [
     "(SELECT max(u.b) FROM u WHERE u.a = {a})",
     "(SELECT count(*) FROM u WHERE u.a = {a})",
     "(SELECT count(*) FROM u WHERE u.a > {a})",
     "(SELECT count(*) FROM e WHERE e.a = {a})",
     "(SELECT u.b FROM u WHERE u.id = {id})",
     "(SELECT u.b FROM u WHERE u.a = {a} ORDER BY u.id LIMIT 1)",
+    "(SELECT u.b FROM u WHERE u.a = {a} AND u.id <= {id} ORDER BY u.id DESC LIMIT 1)",
+    "(SELECT u.a FROM u WHERE u.id < {id} ORDER BY u.id DESC LIMIT 1)",
+    "(SELECT u.id FROM u WHERE u.a = {a} AND u.b > {b} ORDER BY u.b, u.id DESC LIMIT 1)",
+    "(SELECT u.id FROM u WHERE {b} >= u.b AND u.c = {c} ORDER BY u.b DESC, u.a NULLS FIRST, u.id LIMIT 1)",
+    "(SELECT u.id FROM u WHERE u.b >= {b} AND u.b < {b} + 2 ORDER BY u.b, u.a DESC NULLS LAST, u.id LIMIT 1)",
+    "(SELECT u.id FROM u WHERE u.b BETWEEN {b} - 1 AND {b} AND u.a = {a} ORDER BY u.b DESC, u.id LIMIT 1)",
+    "(SELECT u.id FROM u WHERE u.b < {b} ORDER BY u.b, u.id LIMIT 1)",
+    "(SELECT u.id FROM u WHERE u.b < {b} AND u.id > {id} ORDER BY u.b DESC, u.id LIMIT 1)",
+    "(SELECT w.y FROM (SELECT u.a AS x, u.b + u.c AS y, u.id FROM u WHERE u.c > 1) w WHERE w.x = {a} AND w.id < {id} ORDER BY w.id DESC LIMIT 1)",
+    "(SELECT max(u.id) FROM u WHERE u.a = {a} AND u.b < {b})",
+    "(SELECT count(*) FROM u WHERE u.b <= {b})",
+    "(SELECT count(u.a) FROM u WHERE u.c = {c} AND u.id > {id})",
+    "(SELECT sum(u.b) + count(u.b) * 10 FROM u WHERE u.a = {a} AND u.b >= {b})",
+    "(SELECT avg(u.b) FROM u WHERE u.a + 1 = {a} + {c} AND u.b > {b} - {c})",
+    "(SELECT min(u.b) FROM u WHERE u.id < {id} AND u.b > 0)",
+    "(SELECT sum(DISTINCT u.b) FROM u WHERE u.a = {a} AND u.id < {id})",
+    "(SELECT count(*) FROM u WHERE u.b < {b} AND u.id > {id})",
+    "(SELECT count(*) FROM e WHERE e.a = {a} AND e.b < {b})",
     "(SELECT u.b FROM u WHERE u.a = {a} ORDER BY u.id DESC LIMIT 1 OFFSET 1)",
     "(SELECT u.b FROM u WHERE u.c = {c} ORDER BY u.b NULLS FIRST, u.id LIMIT 1)",
     "(SELECT sum(u.b) + {b} FROM u WHERE u.a = {a})",

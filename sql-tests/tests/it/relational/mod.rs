@@ -24,6 +24,7 @@ mod late_columns;
 mod limits;
 mod lists;
 mod moments;
+mod nearest;
 mod nested;
 mod order;
 mod partitions;
