@@ -3,8 +3,8 @@
 //! [`GpuPlacement`] is the last rule of DataFusion's physical optimiser. It finds the largest subtrees of
 //! a plan that the device runs, puts a `GpuFragmentExec` in their place and wraps the plan into a
 //! [`PlacementReportExec`], which tells EXPLAIN why the rest stays on the CPU. Before that, [`WindowFilters`] rewrites what a
-//! physical plan would hide, and [`Decorrelation`] makes joins of subqueries that have no plan otherwise, and [`StructNulls`] lets fields be NULL where their
-//! struct is ([`logical_rules`]).
+//! physical plan would hide, [`Durations`] what compares with intervals, [`Decorrelation`] makes joins of subqueries that have no plan otherwise, and
+//! [`StructNulls`] lets fields be NULL where their struct is ([`logical_rules`]).
 //!
 //! A subtree becomes relational algebra ([`rel`]) with the expressions of the device ([`translate`]).
 //! Once its tables are resident, their [`stats`] decide on the order of joins, and [`lower`] cuts the
@@ -17,6 +17,7 @@ pub mod choose;
 pub mod config;
 pub mod cpu_memory;
 pub mod decorrelate;
+pub mod durations;
 pub mod error;
 pub mod filter_pushdown;
 pub mod fragment;
@@ -40,6 +41,7 @@ pub mod window_filter;
 pub use choose::CostedPolicy;
 pub use config::{GroupSetting, JoinSetting, Setting, ShardPlan, Shards, WarplineConfig};
 pub use decorrelate::Decorrelation;
+pub use durations::Durations;
 pub use error::PlannerError;
 pub use fragment::FragmentPlanner;
 pub use metrics::FragmentTotals;

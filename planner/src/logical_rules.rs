@@ -9,12 +9,17 @@ use datafusion::functions::core::input_file_name::InputFileNameFunc;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::{AnalyzerRule, ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 
-use crate::{Decorrelation, StructNulls, WindowFilters};
+use crate::{Decorrelation, Durations, StructNulls, WindowFilters};
 
 /// The rules of a session with a device. They come behind DataFusion's own.
-pub fn rules() -> [Arc<dyn AnalyzerRule + Send + Sync>; 3] {
+pub fn rules() -> [Arc<dyn AnalyzerRule + Send + Sync>; 4] {
     let [fields, subqueries] = rules_of_answers();
-    [Arc::new(WindowFilters), fields, subqueries]
+    [
+        Arc::new(WindowFilters),
+        Arc::new(Durations),
+        fields,
+        subqueries,
+    ]
 }
 
 /// Those among them that decide what is answered: where DataFusion refuses, or answers what SQL does not say.
@@ -101,5 +106,11 @@ fn asks_for_files(node: &LogicalPlan) -> Result<bool> {
 
 /// Is it the name of a rule of the analyzer of ours?
 pub fn is_name(name: &str) -> bool {
-    [WindowFilters::NAME, StructNulls::NAME, Decorrelation::NAME].contains(&name)
+    [
+        WindowFilters::NAME,
+        Durations::NAME,
+        StructNulls::NAME,
+        Decorrelation::NAME,
+    ]
+    .contains(&name)
 }

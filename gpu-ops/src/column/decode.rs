@@ -13,6 +13,7 @@ use arrow::datatypes::{DataType, i256};
 use super::native::{Native, Physical, is_binary, physical, value_type};
 use super::opaque::{self, is_opaque};
 use super::types::{Column, Dictionary, Encoding};
+use super::views::text_views;
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 
@@ -119,6 +120,12 @@ pub fn decode_bytes(
         return Err(GpuError::Internal(
             "a string lies outside its column".into(),
         ));
+    }
+    if *data_type == DataType::Utf8View
+        && !offsets.is_empty()
+        && let Some(views) = text_views(offsets, &data, nulls.as_ref())?
+    {
+        return Ok(views);
     }
     let offsets: ScalarBuffer<i64> = match offsets {
         [] => vec![0].into(),

@@ -40,6 +40,7 @@ mod string_sorter;
 mod text_dictionary;
 mod texts;
 mod types;
+mod views;
 
 use arrow::array::ArrayRef;
 

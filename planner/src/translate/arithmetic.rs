@@ -24,9 +24,6 @@ pub(super) fn binary(
             expr.op()
         ));
     };
-    if let Some(compared) = calendar::comparison(expr, op, scope)? {
-        return Ok(compared.node);
-    }
     let (left, right) = (boxed(expr.left(), scope)?, boxed(expr.right(), scope)?);
     if is_arithmetic(op) {
         check_arithmetic(op, &left, &right, data_type)?;

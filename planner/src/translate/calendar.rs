@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::compute::kernels::cast_utils::IntervalUnit;
-use arrow::datatypes::{self, DataType, IntervalDayTime, IntervalMonthDayNano, TimeUnit};
+use arrow::datatypes::{DataType, IntervalDayTime, IntervalMonthDayNano, TimeUnit};
 use datafusion::functions::datetime::date_bin::DateBinFunc;
 use datafusion::functions::datetime::date_part::DatePartFunc;
 use datafusion::functions::datetime::date_trunc::DateTruncFunc;
@@ -15,7 +15,7 @@ use datafusion::functions::datetime::to_timestamp::{
 };
 use datafusion::functions::datetime::to_unixtime::ToUnixtimeFunc;
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Literal};
+use datafusion::physical_expr::expressions::{BinaryExpr, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Calendar, DatePart, Expr, Node, Span};
@@ -371,80 +371,6 @@ pub(super) fn arithmetic(
     Ok(Some(Node::Calendar { function, value }))
 }
 
-/// A comparison of a duration with a constant interval, as intervals compare: months count more than days, and days more than
-/// nanoseconds, of which alone a duration is. `None` for other comparisons.
-pub(super) fn comparison(
-    expr: &BinaryExpr,
-    op: BinaryOp,
-    scope: &mut Scope<'_>,
-) -> Result<Option<Expr>, Reason> {
-    let swapped = match op {
-        BinaryOp::Eq | BinaryOp::NotEq => op,
-        BinaryOp::Lt => BinaryOp::Gt,
-        BinaryOp::LtEq => BinaryOp::GtEq,
-        BinaryOp::Gt => BinaryOp::Lt,
-        BinaryOp::GtEq => BinaryOp::LtEq,
-        _ => return Ok(None),
-    };
-    let (left, right) = (expr.left(), expr.right());
-    let sides = match (
-        as_interval(left, scope),
-        constant(right).and_then(interval),
-        as_interval(right, scope),
-        constant(left).and_then(interval),
-    ) {
-        (Some(duration), Some(constant), ..) => Some((duration, op, constant)),
-        (_, _, Some(duration), Some(constant)) => Some((duration, swapped, constant)),
-        _ => None,
-    };
-    let Some((duration, op, constant)) = sides else {
-        return Ok(None);
-    };
-    let value = node(duration, scope)?;
-    let Some(tick) = nanoseconds_a_tick(&value.data_type) else {
-        return Ok(None);
-    };
-    let months_and_days = (constant.months, constant.days);
-    if months_and_days == (0, 0) {
-        if constant.nanoseconds % tick != 0 {
-            return Ok(None);
-        }
-        let ticks = Expr::literal(ScalarValue::Int64(Some(constant.nanoseconds / tick)));
-        let value = cast(value, DataType::Int64);
-        return Ok(Some(binary(op, value, ticks, DataType::Boolean)));
-    }
-    let is_less = months_and_days > (0, 0);
-    let holds = match op {
-        BinaryOp::Lt | BinaryOp::LtEq => is_less,
-        BinaryOp::Gt | BinaryOp::GtEq => !is_less,
-        op => op == BinaryOp::NotEq,
-    };
-    let is_null = Expr {
-        nullable: false,
-        data_type: DataType::Boolean,
-        node: Node::IsNull(Box::new(value)),
-    };
-    let unknown = Expr::literal(ScalarValue::Boolean(None));
-    let holds = Expr::literal(ScalarValue::Boolean(Some(holds)));
-    Ok(Some(case(is_null, unknown, holds)))
-}
-
-/// The duration that an expression is as an interval.
-fn as_interval<'e>(
-    expr: &'e Arc<dyn PhysicalExpr>,
-    scope: &Scope<'_>,
-) -> Option<&'e Arc<dyn PhysicalExpr>> {
-    let cast = expr.downcast_ref::<CastExpr>()?;
-    let from = cast.expr().data_type(scope.schema).ok()?;
-    let to = cast.cast_type();
-    let to_interval = matches!(
-        to,
-        DataType::Interval(datatypes::IntervalUnit::MonthDayNano)
-    );
-    let possible = to_interval && matches!(from, DataType::Duration(_));
-    possible.then_some(cast.expr())
-}
-
 /// A difference of two values of the type `operands`: days of dates, a duration of timestamps.
 fn difference(
     expr: &BinaryExpr,
@@ -476,13 +402,10 @@ fn difference(
     ))
 }
 
-/// Nanoseconds of a tick of a time, timestamp or duration.
+/// Nanoseconds of a tick of a time or timestamp.
 pub(super) fn nanoseconds_a_tick(data_type: &DataType) -> Option<i64> {
     let unit = match data_type {
-        DataType::Timestamp(unit, _)
-        | DataType::Time32(unit)
-        | DataType::Time64(unit)
-        | DataType::Duration(unit) => unit,
+        DataType::Timestamp(unit, _) | DataType::Time32(unit) | DataType::Time64(unit) => unit,
         _ => return None,
     };
     Some(match unit {

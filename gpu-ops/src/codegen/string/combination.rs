@@ -18,6 +18,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use crate::codegen::ir::range::Range;
 use crate::codegen::ir::refusal::{needs_codes, unsupported};
 use crate::codegen::ir::value::{CType, Meaning, Value};
+use crate::codegen::string::evaluated::Results;
 use crate::codegen::value::scalar::Emitter;
 use crate::column::{as_logical, map};
 use crate::error::{GpuError, Result};
@@ -68,7 +69,7 @@ impl Emitter<'_> {
         let entry = self.bind(CType::I32, entry);
         let results = evaluate(function, &domains, combinations)?;
         let has_null = results.null_count() > 0;
-        self.looked_up(&results, &entry, has_null)
+        self.looked_up(&Results::new(results), &entry, has_null)
     }
 
     /// All that `value` can be, at most `most` values.

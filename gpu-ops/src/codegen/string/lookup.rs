@@ -16,10 +16,9 @@ use crate::codegen::ir::range::Range;
 use crate::codegen::ir::refusal::{needs_codes, unsupported};
 use crate::codegen::ir::value::{CType, Meaning, Value};
 use crate::codegen::string::entries;
+use crate::codegen::string::evaluated::Results;
 use crate::codegen::value::scalar::{Emitter, text_type};
-use crate::column::{
-    Dictionary, as_logical, distinct_strings, is_text, merge_dictionaries, stored, translate_codes,
-};
+use crate::column::{Dictionary, as_logical, is_text, merge_dictionaries, stored, translate_codes};
 use crate::error::Result;
 use crate::expr::evaluate_strings;
 
@@ -43,7 +42,7 @@ impl Emitter<'_> {
         let results = evaluated.get(function, dictionary, data_type, || {
             evaluate_strings(function, &dictionary.values, data_type)
         })?;
-        let entries = results.len();
+        let entries = results.values.len();
         let valid_input = input.valid.clone();
         let code = input.text.clone();
         let entry = match &valid_input {
@@ -56,17 +55,18 @@ impl Emitter<'_> {
         } else {
             entries - 1
         };
-        let has_null = entries::has_null(&results, reachable);
+        let has_null = entries::has_null(&results.values, reachable);
         self.looked_up(&results, &entry, has_null)
     }
 
-    /// What `results` has at `entry`, a C++ variable that is within it; without `has_null` no entry that is NULL is met.
+    /// What the results have at `entry`, a C++ variable that is within it; without `has_null` no entry that is NULL is met.
     pub(in crate::codegen) fn looked_up(
         &mut self,
-        results: &ArrayRef,
+        of: &Results,
         entry: &str,
         has_null: bool,
     ) -> Result<Value> {
+        let results = &of.values;
         let entries = results.len();
         if let Some(values) = results.as_boolean_opt() {
             if entries <= 64 {
@@ -96,12 +96,12 @@ impl Emitter<'_> {
         let valid = self.lookup_validity(results, entry, has_null);
         match results.data_type() {
             strings if is_text(strings) => {
-                let (distinct, codes) = distinct_strings(results)?;
-                let (bytes, pointer) = entries::codes(&codes, distinct.len());
+                let (distinct, codes) = of.coded()?;
+                let (bytes, pointer) = entries::codes(codes, distinct.len());
                 let pointer = self.table(pointer, bytes);
                 let text = self.bind(CType::I32, format!("(i32)__ldg({pointer} + {entry})"));
                 let range = Range::new(0, distinct.len().max(1) as i128 - 1);
-                let meaning = Meaning::Code(Arc::new(Dictionary { values: distinct }));
+                let meaning = Meaning::Code(Arc::clone(distinct));
                 Ok(Value {
                     text,
                     c_type: CType::I32,

@@ -34,6 +34,7 @@ impl Draw<'_> {
             && let Some(condition) = self.correlation(&ask.outer, &leaves)
         {
             filter.push(condition);
+            filter.extend(self.bound(&ask.outer, &leaves));
         }
         let classes = match &ask.classes {
             Some(classes) => classes.clone(),

@@ -130,16 +130,33 @@ impl Draw<'_> {
 
     /// An equality between a column of a query around and one inside; now and then another comparison.
     pub(crate) fn correlation(&mut self, outer: &[Leaf], leaves: &[Leaf]) -> Option<Expr> {
+        let share = if self.random.chance(12) { 100 } else { 0 };
+        self.compared_columns(outer, leaves, share)
+    }
+
+    /// Now and then a second comparison beside that, of which rows lie on one side: the nearest of them, and totals up to a row.
+    pub(crate) fn bound(&mut self, outer: &[Leaf], leaves: &[Leaf]) -> Option<Expr> {
+        match self.random.chance(25) {
+            true => self.compared_columns(outer, leaves, 90),
+            false => None,
+        }
+    }
+
+    /// A column of a query around compared with one inside, for equality in all but so many cases of a hundred.
+    fn compared_columns(&mut self, outer: &[Leaf], leaves: &[Leaf], others: usize) -> Option<Expr> {
         let columns = |of: &[Leaf]| -> Vec<Leaf> {
             let plain = |leaf: &&Leaf| matches!(leaf.expr.node, Node::Column { .. });
             of.iter().filter(plain).cloned().collect()
         };
         let mut equality = self.equality(&columns(outer), &columns(leaves))?;
-        if self.random.chance(12)
+        if self.random.chance(others)
             && let Node::Call { form, .. } = &mut equality.node
             && form.as_str() == "({} = {})"
         {
-            *form = (*self.random.one(&["({} < {})", "({} >= {})", "({} <> {})"])).into();
+            *form = (*self
+                .random
+                .one(&["({} < {})", "({} <= {})", "({} >= {})", "({} <> {})"]))
+            .into();
         }
         Some(equality)
     }

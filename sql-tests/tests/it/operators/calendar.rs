@@ -450,3 +450,117 @@ fn moves_beyond_the_calendar() {
         }
     }
 }
+
+/// Times around two days of 1969 and 1970 and some weeks of 2024, in each unit and without NULL.
+fn near_times() -> Fixture {
+    let mut random = Random::new(14);
+    let mut seconds: Vec<i64> = vec![-1, 0, 1, 59, 60, 3_599, 3_600, -60, -61, -3_600, -3_601];
+    seconds.extend([86_399, 86_400, -86_400, -86_401]);
+    seconds.extend((0..400).map(|_| random.below(200_000) as i64 - 100_000));
+    let rows = seconds.len() + 2;
+    let ticks = |factor: i64, add: i64| {
+        let values = seconds.iter().map(|second| Some(second * factor + add));
+        values.chain([None, None]).collect::<Vec<_>>()
+    };
+    let earlier = |factor: i64| {
+        let values = seconds.iter().enumerate();
+        let values = values.map(|(row, second)| Some((second - row as i64 * 13) * factor));
+        values.chain([None, Some(0)]).collect::<Vec<_>>()
+    };
+    Fixture::device().table(
+        "t",
+        [
+            ("id", row_numbers(rows)),
+            ("s", primitive::<TimestampSecondType>(ticks(1, 0))),
+            ("s0", primitive::<TimestampSecondType>(earlier(1))),
+            (
+                "ms",
+                primitive::<TimestampMillisecondType>(ticks(1_000, 999)),
+            ),
+            ("ms0", primitive::<TimestampMillisecondType>(earlier(1_000))),
+            (
+                "us",
+                primitive::<TimestampMicrosecondType>(ticks(1_000_000, 1)),
+            ),
+            (
+                "us0",
+                primitive::<TimestampMicrosecondType>(earlier(1_000_000)),
+            ),
+            (
+                "ns",
+                primitive::<TimestampNanosecondType>(ticks(1_000_000_000, 5)),
+            ),
+            (
+                "ns0",
+                primitive::<TimestampNanosecondType>(earlier(1_000_000_000)),
+            ),
+        ],
+    )
+}
+
+/// Looked up by the number of a day, hour, minute or second.
+#[test]
+fn texts_of_spans() {
+    let fixture = near_times();
+    let mut values = Vec::new();
+    for column in ["s", "ms", "us", "ns"] {
+        for format in [
+            "%Y-%m",
+            "%d. %b %y, day %j",
+            "%H h",
+            "%F %H:%M",
+            "%H:%M:%S",
+            "%%",
+        ] {
+            values.push(format!("to_char({column}, '{format}')"));
+        }
+        for span in ["hour", "day", "week", "quarter"] {
+            values.push(format!("CAST(date_trunc('{span}', {column}) AS VARCHAR)"));
+        }
+        values.push(format!(
+            "'at ' || CAST(date_bin(INTERVAL '90 seconds', {column}) AS VARCHAR)"
+        ));
+        values.push(format!("length(to_char({column}, '%A')) + 1"));
+    }
+    check_values(&fixture, "t", &values);
+    check_all(
+        &fixture,
+        [
+            "SELECT to_char(us, '%Y-%m-%d %H') AS k, count(*) AS n, min(ns) AS lo FROM t GROUP BY 1",
+            "SELECT to_char(ns, '%H') AS k, to_char(s, '%d') AS d, count(*) AS n FROM t GROUP BY 1, 2",
+            "SELECT id FROM t WHERE to_char(ms, '%p') = 'AM' AND to_char(ms, '%M') < '30'",
+        ]
+        .map(String::from),
+    );
+}
+
+/// A duration as an interval has nanoseconds alone: a day is more than any of them.
+#[test]
+fn durations_against_intervals() {
+    let fixture = near_times();
+    let mut conditions = Vec::new();
+    for column in ["s", "ms", "us", "ns"] {
+        for op in ["<", "<=", ">", ">=", "=", "<>"] {
+            conditions.push(format!("{column} - {column}0 {op} INTERVAL '13 seconds'"));
+        }
+        for interval in [
+            "1 day",
+            "-1 day",
+            "1 month",
+            "-2 months 5 seconds",
+            "26 minutes 0.5 seconds",
+            "0 seconds",
+        ] {
+            conditions.push(format!("{column} - {column}0 > INTERVAL '{interval}'"));
+            conditions.push(format!("INTERVAL '{interval}' >= {column} - {column}0"));
+            conditions.push(format!("{column} - {column}0 <> INTERVAL '{interval}'"));
+        }
+        conditions.push(format!(
+            "{column} - {column}0 BETWEEN INTERVAL '1 minute' AND INTERVAL '1 hour'"
+        ));
+    }
+    check_conditions(&fixture, "t", &conditions);
+    let sessions = "SELECT id, sum(CASE WHEN us - before > INTERVAL '30 minutes' THEN 1 ELSE 0 END) OVER (ORDER BY us, id) AS session \
+                    FROM (SELECT id, us, lag(us) OVER (ORDER BY us, id) AS before FROM t) x";
+    check_all(&fixture, [sessions.to_string()]);
+}
