@@ -37,7 +37,7 @@
 //! - [`profile()`]: what host and device did when, for a timeline.
 //! - [`serve_compiler_if_asked`]: called first in `main`, lets kernels be compiled by copies of the program, many at once.
 //! - [`WarplineSession::delta_table`]: tables of Delta Lake.
-//! - [`run_program`]: the `warpline` program as a function, for hosts that are programs of another kind.
+//! - [`run_program`]: the `warpline` program as a function, for hosts that are programs of another kind; [`leave`] ends it at once.
 //! - `DeviceEngine` and [`mod@serve`]: servers for clients of PostgreSQL and Flight SQL.
 //! - `Cluster` and `Worker`: queries that several machines answer together.
 //! - [`DeviceChoice`]: which device, or which devices; with none, DataFusion answers on the CPU.
@@ -100,7 +100,7 @@ pub use on_device::RowsOnDevice;
 pub use pin::PinnedTable;
 pub use plan_cache::PlanCacheStats;
 pub use profile::{Profile, RunTimes, profile};
-pub use program::run_program;
+pub use program::{leave, run_program};
 pub use query::PreparedQuery;
 pub use rule::WarplineRule;
 #[cfg(feature = "serve")]

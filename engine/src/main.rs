@@ -27,5 +27,6 @@ fn main() -> ExitCode {
         // SAFETY: no other thread has been started that could read the environment meanwhile.
         unsafe { std::env::set_var(QUEUES, MOST_QUEUES) };
     }
-    warpline::run_program(std::env::args_os().collect())
+    let code = warpline::run_program(std::env::args_os().collect());
+    warpline::leave(code)
 }

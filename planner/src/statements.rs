@@ -18,12 +18,20 @@ const MOST_CHANGES: usize = 32;
 /// # Errors
 /// What DataFusion reports.
 pub async fn plan(state: &SessionState, statement: DfStatement) -> Result<LogicalPlan> {
+    planned(state, statement).await.map(|(plan, _)| plan)
+}
+
+/// A plan, and the statement that it is of.
+async fn planned(
+    state: &SessionState,
+    statement: DfStatement,
+) -> Result<(LogicalPlan, DfStatement)> {
     let mut statement = statement;
     for _ in 0..MOST_CHANGES {
         let mut again = statement.clone();
         let error = match state.statement_to_plan(statement).await {
             Err(error) => error,
-            planned => return planned,
+            Ok(plan) => return Ok((plan, again)),
         };
         let is_other = order_keys::is_ambiguous(&error)
             && changed(&mut again, &order_keys::set_apart)
@@ -38,7 +46,8 @@ pub async fn plan(state: &SessionState, statement: DfStatement) -> Result<Logica
         }
         statement = again;
     }
-    state.statement_to_plan(statement).await
+    let plan = state.statement_to_plan(statement.clone()).await?;
+    Ok((plan, statement))
 }
 
 /// As [`plan`], of a text.
@@ -48,6 +57,20 @@ pub async fn plan(state: &SessionState, statement: DfStatement) -> Result<Logica
 pub async fn plan_text(state: &SessionState, sql: &str) -> Result<LogicalPlan> {
     let dialect = state.config_options().sql_parser.dialect;
     plan(state, state.sql_to_statement(sql, &dialect)?).await
+}
+
+/// A text as DataFusion itself has a plan for it.
+///
+/// # Errors
+/// As [`plan`].
+pub async fn plain_text(state: &SessionState, sql: &str) -> Result<String> {
+    let dialect = state.config_options().sql_parser.dialect;
+    let statement = state.sql_to_statement(sql, &dialect)?;
+    let (_, settled) = planned(state, statement.clone()).await?;
+    Ok(match settled == statement {
+        true => sql.to_string(),
+        false => settled.to_string(),
+    })
 }
 
 fn changed(statement: &mut DfStatement, change: &dyn Fn(&mut Statement) -> bool) -> bool {

@@ -11,6 +11,7 @@ use warpline_tpch::runner::{self, RunOptions};
 use warpline_tpch::{Subject, Task, TpchError};
 
 use super::args::{MeasureArguments, ReportFormat};
+use super::leave;
 use super::output::OutputFile;
 
 /// What can fail before data is made and queries run: files to write and to compare with.
@@ -75,6 +76,7 @@ impl Measure {
             plans: arguments.plans,
         };
         let mut report = runner::run(session, &options, progress_line).await?;
+        leave::keep_open(session);
         report.environment = Some(warpline::environment(session));
         let earlier = self.earlier.as_ref();
         print(&report, arguments.format, earlier, self.output)?;

@@ -12,6 +12,7 @@ mod generate;
 mod hits;
 mod inspect;
 mod jcch;
+mod leave;
 mod logging;
 mod measure;
 mod output;

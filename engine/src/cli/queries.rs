@@ -8,6 +8,7 @@ use datafusion::logical_expr::{LogicalPlan, Statement};
 use warpline::fetch_first::as_limit;
 use warpline::{Error, Result, WarplineSession, order_keys};
 use warpline_bench::folder;
+use warpline_planner::statements::{plain_text, plan_text};
 use warpline_tpch::{QueryName, Subject, Task, TpchError};
 
 use super::args::QueriesArguments;
@@ -18,7 +19,7 @@ use super::shell::register_shell_catalog;
 
 /// Sets the tables up and measures the queries.
 pub(super) async fn run(arguments: QueriesArguments) -> Result<ExitCode> {
-    let tasks = chosen(tasks_of(&arguments.queries)?, &arguments.query)?;
+    let mut tasks = chosen(tasks_of(&arguments.queries)?, &arguments.query)?;
     let mut setup = Vec::new();
     for path in &arguments.setup {
         setup.extend(statements(path)?);
@@ -31,6 +32,12 @@ pub(super) async fn run(arguments: QueriesArguments) -> Result<ExitCode> {
     }
     for statement in &setup {
         set_up(&session, statement).await?;
+    }
+    for task in &mut tasks {
+        // What is wrong with a query is said when it runs.
+        if let Ok(text) = plain_text(&session.reference().state(), &task.reference).await {
+            task.reference = text;
+        }
     }
     let work = Work {
         subject: Subject::queries(format!(
@@ -161,7 +168,7 @@ pub(super) fn statements(path: &Path) -> Result<Vec<String>> {
 
 /// Runs a statement and lets go of what it answers. What `SET` sets counts for the reference as well.
 pub(super) async fn set_up(session: &WarplineSession, sql: &str) -> Result<()> {
-    let plan = session.context().state().create_logical_plan(sql).await?;
+    let plan = plan_text(&session.context().state(), sql).await?;
     if let LogicalPlan::Statement(Statement::SetVariable(set)) = &plan {
         return session.set(&set.variable, &set.value).await;
     }

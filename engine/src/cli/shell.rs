@@ -27,7 +27,7 @@ use super::args::ShellArguments;
 use super::editor::ShellHelper;
 use super::print::{print_error, print_line, print_note};
 use super::script::{Item, Script};
-use super::{inspect, timing};
+use super::{inspect, leave, timing};
 
 const HELP: &str = r"A statement ends with a semicolon and may span lines.
   \d              list tables
@@ -87,6 +87,12 @@ pub(super) async fn run(arguments: ShellArguments) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        leave::keep_open(&self.session);
+    }
 }
 
 /// Object stores are found by the scheme of a location, and `parquet_metadata('file')` shows a file's footer.

@@ -13,6 +13,7 @@ pub mod emulated;
 mod faults;
 pub mod faulty;
 mod inner_work;
+mod leave;
 pub mod nvrtc;
 pub mod peer;
 pub mod pinned;
@@ -24,6 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use cancel::{CancelFlag, StopPlace, StopSignal};
+pub use leave::leave;
 pub use streams::{StreamLease, Streams};
 pub use warpline_cuda::DevicePtr;
 

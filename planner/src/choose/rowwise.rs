@@ -26,6 +26,10 @@ pub(super) const RETURN_NS: f64 = 3.0;
 pub(super) const ENCODE_NS: f64 = 5.0;
 /// Decoding a value of a file, in nanoseconds of one core; batches in memory need none.
 pub(super) const DECODE_NS: f64 = 4.0;
+/// What decoding a string takes more.
+const DECODE_STRING_NS: f64 = 36.0;
+/// Opening files, reading their footers and starting tasks for them, in milliseconds.
+const OPEN_MS: f64 = 1.0;
 /// The cost of a row in a filter of DataFusion, in nanoseconds of one core: passing batches of 8,192 rows, making the
 /// selection and copying the selected rows.
 pub(super) const FILTER_NS: f64 = 8.0;
@@ -135,10 +139,17 @@ pub(crate) fn prices(
     }
     // A limit lets the CPU stop reading early.
     let read = share_read(rel, estimator);
-    let decode = sum(&|t| if t.files { t.rows * t.columns } else { 0.0 }) * DECODE_NS * read;
+    let decode = sum(&|t| match t.files {
+        true => t.rows * (t.columns * DECODE_NS + t.strings * DECODE_STRING_NS),
+        false => 0.0,
+    });
+    let open = match tables.iter().any(|t| t.files) {
+        true => OPEN_MS,
+        false => 0.0,
+    };
     Some(Prices {
         device: device.with("rows back", returned),
-        cpu: (decode + computing_all(rel, estimator)) * 1e-6 / cores,
+        cpu: open + (decode * read + computing_all(rel, estimator)) * 1e-6 / cores,
     })
 }
 

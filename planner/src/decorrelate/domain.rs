@@ -11,12 +11,14 @@ use datafusion::functions_aggregate::first_last::{FirstValue, LastValue};
 use datafusion::functions_aggregate::nth_value::NthValueAgg;
 use datafusion::functions_aggregate::string_agg::StringAgg;
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, JoinType, LogicalPlan, Projection, lit, when,
+    Aggregate, Distinct, Expr, JoinType, LogicalPlan, Projection, Window, lit, when,
 };
 use datafusion::scalar::ScalarValue;
 
-use super::ordered::is_running;
 use super::{Made, Names, Stop, columns, named};
+
+/// What columns of running values are called, with a number behind.
+pub(super) const RUNNING: &str = "running";
 
 /// Columns of the rows around a subquery, which it refers to.
 pub(super) struct Outer {
@@ -245,4 +247,11 @@ fn depends_on_order(expr: &Expr) -> bool {
         || function.is::<NthValueAgg>()
         || function.is::<ArrayAgg>()
         || function.is::<StringAgg>()
+}
+
+/// Are all windows running values of subqueries? Values around have the same ones each time, whichever of equal rows comes first.
+fn is_running(window: &Window) -> bool {
+    let begin = format!("__{RUNNING}_");
+    let is_one = |expr: &Expr| matches!(expr, Expr::Alias(alias) if alias.name.starts_with(&begin));
+    window.window_expr.iter().all(is_one)
 }

@@ -23,14 +23,11 @@ use datafusion::logical_expr::{
 };
 use datafusion::scalar::ScalarValue;
 
-use super::domain::{Outer, fresh};
+use super::domain::{Outer, RUNNING, fresh};
 use super::push::{Push, Pushed, filtered, is_outer, joined};
 use super::scope::{free, has_outer, refers};
 use super::values::replaced;
 use super::{Made, Names, columns, named};
-
-/// What running values are called, with a number behind.
-const RUNNING: &str = "running";
 
 /// The aggregates whose running values windows have, and which pass over NULL.
 const AGGREGATES: [&str; 5] = ["count", "sum", "min", "max", "avg"];
@@ -587,13 +584,6 @@ impl Merged {
             },
         }
     }
-}
-
-/// Are all windows running values that are made here? Values around have the same ones each time, whichever of equal rows comes first.
-pub(super) fn is_running(window: &Window) -> bool {
-    let begin = format!("__{RUNNING}_");
-    let is_one = |expr: &Expr| matches!(expr, Expr::Alias(alias) if alias.name.starts_with(&begin));
-    window.window_expr.iter().all(is_one)
 }
 
 type Opened = (LogicalPlan, Vec<(Column, Expr)>, Vec<Expr>);

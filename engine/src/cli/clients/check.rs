@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use warpline::{Result, WarplineSession};
+use warpline_planner::statements::plan_text;
 use warpline_tpch::verify::{self, Answer, Ordering};
 use warpline_tpch::{QueryRun, Task};
 
@@ -26,11 +27,7 @@ impl Checks {
         task: &Task,
         run: &QueryRun,
     ) -> Result<()> {
-        let plan = session
-            .reference()
-            .state()
-            .create_logical_plan(&task.sql)
-            .await?;
+        let plan = plan_text(&session.reference().state(), &task.sql).await?;
         let first = First {
             answer: Answer::new(&run.schema, &run.batches)
                 .map_err(datafusion::error::DataFusionError::from)?,
