@@ -20,8 +20,11 @@ impl Expr {
             Node::Cast { value, safe } => {
                 !safe && cast_may_fault(&value.data_type, &self.data_type) || value.may_fault()
             }
+            // The smallest number of 128 bits has no other sign.
+            Node::Negate(value) => {
+                matches!(self.data_type, DataType::Decimal128(..)) || value.may_fault()
+            }
             Node::Not(value)
-            | Node::Negate(value)
             | Node::IsNull(value)
             | Node::IsNotNull(value)
             | Node::InList { value, .. }

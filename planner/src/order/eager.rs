@@ -67,7 +67,8 @@ pub(super) fn pull_up(rel: &RelRef, order: &Order<'_>) -> Result<Option<RelRef>,
     let RelKind::Aggregate { input, aggregate } = &rel.kind else {
         return Ok(None);
     };
-    if !aggregate.calls.iter().any(is_carried) {
+    // Without keys there is a group of no rows as well, which a join could drop.
+    if aggregate.keys.is_empty() || !aggregate.calls.iter().any(is_carried) {
         return Ok(None);
     }
     let Some(graph) = flatten(input)? else {
@@ -350,7 +351,9 @@ pub(super) fn group_join(
     let n = join.left.columns.len();
     let plain = |e: &Expr| as_column(e).filter(|c| *c < n);
     let keys: Option<BTreeSet<usize>> = aggregate.keys.iter().map(plain).collect();
-    let shape = join.kind == JoinKind::Left
+    // Without keys there is a group of no rows as well, and no left row for it.
+    let shape = !aggregate.keys.is_empty()
+        && join.kind == JoinKind::Left
         && !join.null_equal
         && !join.on.is_empty()
         && join.residual.is_empty()

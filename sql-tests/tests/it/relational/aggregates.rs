@@ -210,3 +210,21 @@ fn centroids_of_percentiles() {
         assert_eq!(run.rows() > 1, !keys.is_empty());
     }
 }
+
+/// The least number of 128 bits has no other sign: totals of which no range is known are looked at for it.
+#[test]
+fn totals_with_another_sign() {
+    let wide = "arrow_cast(x, 'Decimal128(38, 10)')";
+    let totals = format!("SELECT s, sum({wide}) AS t FROM l GROUP BY s");
+    let queries = [
+        format!("SELECT s, -t AS v FROM ({totals}) q"),
+        format!(
+            "SELECT -min(t) AS v FROM (SELECT t FROM ({totals}) q UNION ALL SELECT {wide} FROM one) u"
+        ),
+        format!("SELECT max(-t) FILTER (WHERE s <> 'a') AS v, sum(-t) AS w FROM ({totals}) q"),
+        format!(
+            "SELECT l.id AS i, -q.t AS v FROM l LEFT JOIN ({totals}) q ON q.s = l.s AND -q.t < 5"
+        ),
+    ];
+    check_all(&fixture(), queries);
+}

@@ -381,3 +381,23 @@ fn columns_of_one_name() {
     };
     assert_eq!([number(0), number(1)], [100, 1]);
 }
+
+/// A total has a row also where the join has none: no left row stands for it.
+#[test]
+fn totals_of_joins_without_rows() {
+    let mut queries = Vec::new();
+    for left in ["e", "one", "n", "l"] {
+        for right in ["e", "one", "p"] {
+            for kind in ["LEFT", "INNER", "FULL"] {
+                let from = format!("{left} a {kind} JOIN {right} b ON a.k = b.u");
+                queries.push(format!(
+                    "SELECT sum(b.x) AS s, count(b.f) AS c, min(b.d) AS lo FROM {from}"
+                ));
+                queries.push(format!(
+                    "SELECT a.u AS u, sum(b.x) AS s, count(b.f) AS c FROM {from} GROUP BY a.u"
+                ));
+            }
+        }
+    }
+    check_all(&fixture(), queries);
+}
