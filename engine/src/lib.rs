@@ -100,7 +100,7 @@ pub use on_device::RowsOnDevice;
 pub use pin::PinnedTable;
 pub use plan_cache::PlanCacheStats;
 pub use profile::{Profile, RunTimes, profile};
-pub use program::{leave, run_program};
+pub use program::{leave, run_program, status_of};
 pub use query::PreparedQuery;
 pub use rule::WarplineRule;
 #[cfg(feature = "serve")]

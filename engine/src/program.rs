@@ -37,10 +37,16 @@ pub fn run_program(arguments: Vec<OsString>) -> ExitCode {
 pub fn leave(code: ExitCode) -> ! {
     // What is printed has gone out with the ends of lines.
     let _ = std::io::stdout().flush();
+    warpline_gpu::device::leave(status_of(code))
+}
+
+/// The number that a status is.
+pub fn status_of(code: ExitCode) -> u8 {
     // The library tells no number, but all of them can be asked.
     let mut numbers = 0..=u8::MAX;
-    let number = numbers.find(|number| ExitCode::from(*number) == code);
-    warpline_gpu::device::leave(number.unwrap_or(1))
+    numbers
+        .find(|number| ExitCode::from(*number) == code)
+        .unwrap_or(1)
 }
 
 fn run(arguments: Vec<OsString>) -> ExitCode {

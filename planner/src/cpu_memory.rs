@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{
@@ -24,14 +24,18 @@ const OF: usize = 4;
 /// Consumers that an error names.
 const NAMED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(2);
 
-/// A pool of three quarters of the machine's memory, or of what its control group may use, for operators of the CPU. Whoever wants more
-/// is told which setting raises it, `datafusion.runtime.memory_limit`, which puts another pool in its place.
+/// The pool of this process, of three quarters of the machine's memory, or of what its control group may use, for operators of the CPU:
+/// all sessions share it. Whoever wants more is told which setting raises it, `datafusion.runtime.memory_limit`, which puts another pool
+/// in its place.
 pub fn pool() -> Arc<dyn MemoryPool> {
-    let bytes = memory_of_host() / OF * PARTS;
-    Arc::new(CpuPool {
-        pool: TrackConsumersPool::new(GreedyMemoryPool::new(bytes), NAMED),
-        bytes,
-    })
+    static POOL: LazyLock<Arc<CpuPool>> = LazyLock::new(|| {
+        let bytes = memory_of_host() / OF * PARTS;
+        Arc::new(CpuPool {
+            pool: TrackConsumersPool::new(GreedyMemoryPool::new(bytes), NAMED),
+            bytes,
+        })
+    });
+    Arc::clone(&POOL) as _
 }
 
 #[derive(Debug)]

@@ -2,19 +2,13 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use pyo3::prelude::*;
 
 /// Runs the `warpline` program, and returns the status to exit with.
 #[pyfunction]
 pub(crate) fn run_program(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
-    let code = py.detach(|| warpline::run_program(arguments));
-    // The library tells no number, but all of them can be asked.
-    let mut numbers = 0..=u8::MAX;
-    numbers
-        .find(|number| ExitCode::from(*number) == code)
-        .unwrap_or(1)
+    warpline::status_of(py.detach(|| warpline::run_program(arguments)))
 }
 
 /// Compiles kernels for the process that started this one, to its end.
