@@ -15,6 +15,8 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
 
+use crate::translate::nanoseconds_of;
+
 /// The rule of the analyzer that compares durations as durations. It comes after the types are known.
 #[derive(Debug, Default)]
 pub struct Durations;
@@ -137,15 +139,6 @@ fn compared(left: &Expr, op: Operator, right: &Expr, schema: &DFSchema) -> Optio
         false => is_less == ((months, days) > (0, 0)),
     };
     when(value.is_not_null(), lit(holds)).end().ok()
-}
-
-fn nanoseconds_of(unit: TimeUnit) -> i64 {
-    match unit {
-        TimeUnit::Second => 1_000_000_000,
-        TimeUnit::Millisecond => 1_000_000,
-        TimeUnit::Microsecond => 1_000,
-        TimeUnit::Nanosecond => 1,
-    }
 }
 
 fn duration(ticks: i64, unit: TimeUnit) -> ScalarValue {

@@ -96,8 +96,7 @@ impl GpuPlacement {
             tables: self.runtime.as_ref().map(|runtime| &**runtime.tables()),
             cores,
         };
-        let placed = outputs::pulled_up(&plan, config)?;
-        let classification = classified(&placed, &surroundings)?;
+        let classification = classified(&plan, &surroundings)?;
         if !classification.reads_tables() {
             return Ok(plan);
         }
@@ -158,8 +157,24 @@ impl GpuPlacement {
     }
 }
 
-/// What each operator is; where the device delivers the fields of structs that the plan yields, of the plan that puts them together.
+/// What each operator is; where the device does not run all, of the plan that computes the rest of its output above order and limit.
 fn classified(
+    plan: &Arc<dyn ExecutionPlan>,
+    surroundings: &Surroundings<'_>,
+) -> Result<Classification> {
+    let whole = with_structs_apart(plan, surroundings)?;
+    if whole.is_on_device() {
+        return Ok(whole);
+    }
+    let pulled = outputs::pulled_up(plan, surroundings.config)?;
+    match Arc::ptr_eq(&pulled, plan) {
+        true => Ok(whole),
+        false => with_structs_apart(&pulled, surroundings),
+    }
+}
+
+/// What each operator is; where the device delivers the fields of structs that the plan yields, of the plan that puts them together.
+fn with_structs_apart(
     plan: &Arc<dyn ExecutionPlan>,
     surroundings: &Surroundings<'_>,
 ) -> Result<Classification> {
@@ -178,8 +193,7 @@ fn in_parts(
     surroundings: &Surroundings<'_>,
     runtime: &Arc<Runtime>,
 ) -> Result<Option<SecondPlan>> {
-    let plan = outputs::pulled_up(plan, surroundings.config)?;
-    let classification = classified(&plan, surroundings)?;
+    let classification = classified(plan, surroundings)?;
     let fallbacks = causes::cpu_operators(&classification);
     let fallbacks = fallbacks.iter().filter(|operator| operator.fallback);
     let fallbacks: Vec<String> = fallbacks.map(ToString::to_string).collect();

@@ -33,6 +33,7 @@ use warpline_gpu::graph::list_of;
 
 use crate::reason::{Reason, refuse};
 
+pub(crate) use calendar::nanoseconds_of;
 pub use fields::FieldColumns;
 pub(crate) use fields::{Access, with_columns};
 

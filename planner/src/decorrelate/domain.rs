@@ -17,9 +17,6 @@ use datafusion::scalar::ScalarValue;
 
 use super::{Made, Names, Stop, columns, named};
 
-/// What columns of running values are called, with a number behind.
-pub(super) const RUNNING: &str = "running";
-
 /// Columns of the rows around a subquery, which it refers to.
 pub(super) struct Outer {
     /// The columns as the subquery names them.
@@ -105,7 +102,7 @@ impl Outer {
 
     /// Values that have all of the distinct ones among them, where the rows are the same when they are asked for once more.
     pub(super) fn again(&self, names: &Names) -> Made<Option<(LogicalPlan, Vec<Column>)>> {
-        match repeatable(&self.rows, self.columns.clone())? {
+        match repeatable(&self.rows, self.columns.clone(), names)? {
             Some((source, found)) => renamed(&source, found, names).map(Some),
             None => Ok(None),
         }
@@ -119,7 +116,7 @@ impl Outer {
         if self.row_by_row {
             return renamed(&self.rows, self.columns.clone(), names);
         }
-        let source = repeatable(&self.rows, self.columns.clone())?;
+        let source = repeatable(&self.rows, self.columns.clone(), names)?;
         let (source, found) = source.ok_or(Stop::Not)?;
         let (values, names) = renamed(&source, found, names)?;
         let distinct = Aggregate::try_new(Arc::new(values), columns(&names), vec![])?;
@@ -153,8 +150,9 @@ pub(super) fn fresh(names: &Names, columns: usize) -> Vec<Column> {
 fn repeatable(
     plan: &Arc<LogicalPlan>,
     columns: Vec<Column>,
+    names: &Names,
 ) -> Result<Option<(Arc<LogicalPlan>, Vec<Column>)>> {
-    if runs_the_same(plan)? {
+    if runs_the_same(plan, names)? {
         return Ok(Some((Arc::clone(plan), columns)));
     }
     let (below, columns) = match plan.as_ref() {
@@ -190,7 +188,7 @@ fn repeatable(
         _ => return Ok(None),
     };
     match columns.filter(|columns| has_all(below, columns)) {
-        Some(columns) => repeatable(below, columns),
+        Some(columns) => repeatable(below, columns, names),
         None => Ok(None),
     }
 }
@@ -215,12 +213,12 @@ fn has_all(plan: &LogicalPlan, columns: &[Column]) -> bool {
 }
 
 /// Whether a plan has the same rows each time that it runs: nothing in it is volatile, nor chooses among rows of the same order.
-fn runs_the_same(plan: &LogicalPlan) -> Result<bool> {
+fn runs_the_same(plan: &LogicalPlan, names: &Names) -> Result<bool> {
     let mut same = true;
     plan.apply_with_subqueries(|node| {
         same &= match node {
             LogicalPlan::Limit(_) | LogicalPlan::Distinct(Distinct::On(_)) => false,
-            LogicalPlan::Window(window) => is_running(window),
+            LogicalPlan::Window(window) => are_running(window, names),
             LogicalPlan::Sort(sort) => sort.fetch.is_none(),
             LogicalPlan::Extension(_) | LogicalPlan::RecursiveQuery(_) => false,
             _ => true,
@@ -250,8 +248,7 @@ fn depends_on_order(expr: &Expr) -> bool {
 }
 
 /// Are all windows running values of subqueries? Values around have the same ones each time, whichever of equal rows comes first.
-fn is_running(window: &Window) -> bool {
-    let begin = format!("__{RUNNING}_");
-    let is_one = |expr: &Expr| matches!(expr, Expr::Alias(alias) if alias.name.starts_with(&begin));
+fn are_running(window: &Window, names: &Names) -> bool {
+    let is_one = |expr: &Expr| matches!(expr, Expr::Alias(alias) if names.is_running(&alias.name));
     window.window_expr.iter().all(is_one)
 }

@@ -21,7 +21,8 @@ mod row_wise;
 mod scope;
 mod values;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -79,13 +80,28 @@ fn has_subqueries(plan: &LogicalPlan) -> Result<bool> {
 
 /// Names that no column or table has.
 #[derive(Debug, Default)]
-struct Names(Cell<usize>);
+struct Names {
+    last: Cell<usize>,
+    /// Those of running values of subqueries ([`ordered`]).
+    running: RefCell<HashSet<String>>,
+}
 
 impl Names {
     fn next(&self, of: &str) -> String {
-        let number = self.0.get() + 1;
-        self.0.set(number);
+        let number = self.last.get() + 1;
+        self.last.set(number);
         format!("__{of}_{number}")
+    }
+
+    /// For a running value, which [`Self::is_running`] tells from the windows of a query.
+    fn next_running(&self) -> String {
+        let name = self.next("running");
+        self.running.borrow_mut().insert(name.clone());
+        name
+    }
+
+    fn is_running(&self, name: &str) -> bool {
+        self.running.borrow().contains(name)
     }
 }
 

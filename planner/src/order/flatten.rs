@@ -15,6 +15,9 @@ use crate::translate::is_string;
 /// A set of relations, bit `i` for relation `i`.
 pub(super) type Set = u64;
 
+/// A set of classes of a graph, bit `i` for class `i`.
+pub(super) type Classes = u128;
+
 /// Most relations of one graph.
 pub(super) const MOST_LEAVES: usize = 48;
 
@@ -98,7 +101,7 @@ pub(super) fn flatten(rel: &RelRef) -> Result<Option<JoinGraph>, Reason> {
         names: rel.columns.iter().map(|c| c.name.clone()).collect(),
     };
     graph.sort_conditions(gathered.conditions);
-    Ok(Some(graph))
+    Ok((graph.classes.len() <= Classes::BITS as usize).then_some(graph))
 }
 
 impl Gathered {

@@ -1,12 +1,13 @@
 //! Join ordering by cost.
 //!
 //! Trees of inner joins are flattened into a join graph (`flatten`): relations, classes of equal columns, and
-//! conditions. Dynamic programming over its subsets finds the cheapest tree, bushy ones included (`search`); beyond
+//! conditions. Dynamic programming over its subsets finds the cheapest tree, bushy ones included (`trees`); beyond
 //! ten relations the search is greedy. Semi and anti joins above such a tree move down to the relation whose rows
-//! they drop when they drop many.
+//! they drop when they drop many (`search`).
 //!
 //! The cost of a tree is its work on the device (`cost`): every relation is streamed once in any order, so only
-//! builds, probes and the expansion of many matches count.
+//! builds, probes and the expansion of many matches count. Subsets are tried in many pairs, so what they cost as one side of a join
+//! is found out once (`sides`).
 
 mod cost;
 mod eager;
@@ -18,6 +19,8 @@ mod kept;
 mod reduce;
 mod scanned;
 mod search;
+mod sides;
+mod trees;
 
 use std::cell::RefCell;
 use std::sync::Arc;

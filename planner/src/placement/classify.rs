@@ -133,7 +133,16 @@ impl Classification {
         matches!(self.kind, Kind::Fragment(..)) || self.children.iter().any(Self::has_fragments)
     }
 
-    /// True when a fragment yields what the query does, but for what is computed as rows leave.
+    /// True when a fragment yields what the query does.
+    pub(super) fn is_on_device(&self) -> bool {
+        match (&self.kind, self.children.as_slice()) {
+            (Kind::Fragment(..), _) => true,
+            (Kind::Plumbing, [input]) => input.is_on_device(),
+            _ => false,
+        }
+    }
+
+    /// The same, but for what is computed as rows leave.
     pub(super) fn is_device_output(&self) -> bool {
         match (&self.kind, self.children.as_slice()) {
             (Kind::Fragment(..), _) => true,

@@ -408,12 +408,17 @@ pub(super) fn nanoseconds_a_tick(data_type: &DataType) -> Option<i64> {
         DataType::Timestamp(unit, _) | DataType::Time32(unit) | DataType::Time64(unit) => unit,
         _ => return None,
     };
-    Some(match unit {
+    Some(nanoseconds_of(*unit))
+}
+
+/// Nanoseconds of a unit.
+pub(crate) fn nanoseconds_of(unit: TimeUnit) -> i64 {
+    match unit {
         TimeUnit::Second => 1_000_000_000,
         TimeUnit::Millisecond => 1_000_000,
         TimeUnit::Microsecond => 1_000,
         TimeUnit::Nanosecond => 1,
-    })
+    }
 }
 
 pub(super) fn constant(expr: &Arc<dyn PhysicalExpr>) -> Option<&ScalarValue> {
