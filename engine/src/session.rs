@@ -441,8 +441,8 @@ impl WarplineSessionBuilder {
         let session = WarplineSession {
             context,
             reference: SessionContext::new_with_state(reference),
+            plans: PlanCache::new(device.runtimes()),
             device,
-            plans: PlanCache::default(),
             pins: Pins::default(),
         };
         for (key, value) in &self.settings {

@@ -42,6 +42,7 @@ use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::prelude::{DataFrame, SessionContext};
 use datafusion::sql::parser::Statement;
 use parking_lot::Mutex;
+use warpline_gpu::runtime::Runtime;
 use warpline_planner::{WarplineConfig, statements};
 
 pub(crate) use self::common::CommonPlans;
@@ -79,6 +80,8 @@ pub struct PlanCacheStats {
 /// The plans of one session.
 #[derive(Debug, Default)]
 pub(crate) struct PlanCache {
+    /// The devices of the session.
+    runtimes: Vec<Arc<Runtime>>,
     current: Mutex<Option<Arc<Current>>>,
     common: OnceLock<Membership>,
     hits: AtomicU64,
@@ -191,6 +194,14 @@ enum Found {
 }
 
 impl PlanCache {
+    /// An empty one of a session on these devices.
+    pub(crate) fn new(runtimes: Vec<Arc<Runtime>>) -> Self {
+        Self {
+            runtimes,
+            ..Self::default()
+        }
+    }
+
     /// How it has done so far.
     pub(crate) fn stats(&self) -> PlanCacheStats {
         let current = self.current.lock().clone();
@@ -351,6 +362,11 @@ impl PlanCache {
             true => Tables::of(context, state, names, &logical).await?,
             false => None,
         };
+        if tables.as_ref().is_some_and(Tables::have_parquet) {
+            let threads = state.config().target_partitions();
+            let caches = self.runtimes.iter().map(|runtime| runtime.tables());
+            caches.for_each(|tables| tables.expect_parquet(threads));
+        }
         let frame = context.execute_logical_plan(logical).await?;
         let task = Arc::new(frame.task_ctx());
         let plan = frame.create_physical_plan().await?;

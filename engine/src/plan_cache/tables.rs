@@ -205,6 +205,16 @@ impl Tables {
         !self.scanned.is_empty() && self.scanned.iter().all(known)
     }
 
+    /// Is one of them a table of parquet files?
+    pub(super) fn have_parquet(&self) -> bool {
+        self.contents.iter().any(|contents| match contents {
+            Contents::Files(provider, _) => provider
+                .downcast_ref::<ListingTable>()
+                .is_some_and(|table| table.options().format.get_ext() == "parquet"),
+            _ => false,
+        })
+    }
+
     /// Do the names of the query's functions stand for the same ones in a session?
     pub(super) fn have_functions_of(&self, state: &SessionState) -> bool {
         self.functions.are_of(state)

@@ -337,6 +337,11 @@ impl Device for FaultyDevice {
         self.noted(self.inner.wait_event(stream, event))
     }
 
+    fn event_passed(&self, event: &Event, wait: bool) -> Result<bool> {
+        self.present()?;
+        self.noted(self.inner.event_passed(event, wait))
+    }
+
     fn elapsed_ms(&self, start: &Event, end: &Event) -> Result<f64> {
         self.present()?;
         self.noted(self.inner.elapsed_ms(start, end))

@@ -110,6 +110,10 @@ macro_rules! work_of_inner {
             self.inner.wait_event(stream, event)
         }
 
+        fn event_passed(&self, event: &Event, wait: bool) -> Result<bool> {
+            self.inner.event_passed(event, wait)
+        }
+
         fn elapsed_ms(&self, start: &Event, end: &Event) -> Result<f64> {
             self.inner.elapsed_ms(start, end)
         }

@@ -338,6 +338,11 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// What is queued on `stream` from now on runs after everything before `event`; does not block the host.
     fn wait_event(&self, stream: &Stream, event: &Event) -> Result<()>;
 
+    /// Has everything before `event` ended? With `wait`, blocks until it has and answers true.
+    fn event_passed(&self, _event: &Event, _wait: bool) -> Result<bool> {
+        Ok(true)
+    }
+
     /// Milliseconds between two recorded events; waits for the second.
     fn elapsed_ms(&self, start: &Event, end: &Event) -> Result<f64>;
 }

@@ -278,6 +278,12 @@ impl Device for TracedDevice {
         self.inner.wait_event(stream, event)
     }
 
+    fn event_passed(&self, event: &Event, wait: bool) -> Result<bool> {
+        let trace = self.trace().filter(|_| wait);
+        let _span = trace.map(|trace| trace.thread(Work::Wait, "wait for an event"));
+        self.inner.event_passed(event, wait)
+    }
+
     fn elapsed_ms(&self, start: &Event, end: &Event) -> Result<f64> {
         self.inner.elapsed_ms(start, end)
     }

@@ -4,11 +4,10 @@
 //! may still lie in the processor's cache when it is copied.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use super::places::{Place, Places};
+use super::places::Place;
 use super::scratch::Scratch;
-use crate::device::{Device, Stream};
+use crate::device::{Device, Event, Stream};
 use crate::error::{GpuError, Result};
 
 /// Bytes of a slab: what a thread reads in less than a millisecond.
@@ -20,17 +19,23 @@ pub(crate) struct Lanes {
     lanes: VecDeque<Lane>,
 }
 
-/// A slab, and the stream that copies it and nothing else.
+/// A slab, and the stream that copies it. Streams of copies alone are shared: they go over the link one after the other whatever
+/// stream they are on, and the hardware has few queues, in which they would wait for kernels of other streams.
 struct Lane {
     slab: Place,
     copies: Stream,
+    /// Behind the last copy of the slab.
+    copied: Option<Event>,
 }
 
 impl Lanes {
-    /// One more, if `places` has one.
-    pub(crate) fn add(&mut self, places: &Arc<Places>, copies: Stream) {
-        let slab = places.take(LANE_BYTES);
-        self.lanes.extend(slab.map(|slab| Lane { slab, copies }));
+    /// One more, of [`LANE_BYTES`] bytes.
+    pub(crate) fn add(&mut self, slab: Place, copies: Stream) {
+        self.lanes.push_back(Lane {
+            slab,
+            copies,
+            copied: None,
+        });
     }
 
     /// Are there any?
@@ -38,10 +43,8 @@ impl Lanes {
         !self.lanes.is_empty()
     }
 
-    /// Bring `bytes` bytes to scratch, from `at` of it on, before what comes on `stream` later. `fill` writes those from a number on.
-    ///
-    /// Behind what is on `stream` by now only where the scratch may still be in use there: streams share the few queues that the
-    /// hardware has, so an event may pass as late as when another task is decompressed.
+    /// Bring `bytes` bytes to scratch, from `at` of it on. `fill` writes those from a number on. They are there behind the events that
+    /// this returns.
     ///
     /// # Errors
     /// [`GpuError::Device`] and [`GpuError::Stopped`]; [`GpuError::Internal`] where there is no slab.
@@ -49,42 +52,50 @@ impl Lanes {
         &mut self,
         bytes: usize,
         mut fill: impl FnMut(usize, &mut [u8]),
-        stream: &Stream,
         (scratch, at): (&mut Scratch, usize),
-    ) -> Result<()> {
-        let ordered = scratch.is_ordered();
+    ) -> Result<Vec<Event>> {
         let (target, base) = scratch.begin_use();
         let device: &dyn Device = target.device().as_ref();
-        let before = match ordered {
-            true => Some(device.record_event(stream)?),
-            false => None,
-        };
         for from in (0..bytes).step_by(LANE_BYTES) {
             let Some(lane) = self.lanes.front_mut() else {
                 return Err(GpuError::Internal("a reader has no slab".into()));
             };
-            device.synchronize(&lane.copies)?;
+            if let Some(copied) = lane.copied.take() {
+                device.event_passed(&copied, true)?;
+            }
             let length = LANE_BYTES.min(bytes - from);
             let slab = &mut lane.slab.host_bytes_mut()[..length];
             fill(from, slab);
-            if let Some(before) = &before {
-                device.wait_event(&lane.copies, before)?;
-            }
             lane.slab.begin_use();
             let (block, begin) = lane.slab.within();
             target.copy_from(&lane.copies, base + at + from, block, begin, length)?;
+            lane.copied = Some(device.record_event(&lane.copies)?);
             self.lanes.rotate_left(1);
         }
-        for lane in &self.lanes {
-            device.wait_event(stream, &device.record_event(&lane.copies)?)?;
+        let copied = self.lanes.iter().map(|lane| lane.copied.clone());
+        Ok(copied.flatten().collect())
+    }
+}
+
+impl Drop for Lane {
+    /// Others may have the slab, once it is copied.
+    fn drop(&mut self) {
+        let copied = match &self.copied {
+            Some(copied) => self.slab.within().0.device().event_passed(copied, true),
+            None => return,
+        };
+        if copied.is_ok() {
+            self.slab.end_use();
         }
-        Ok(())
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::places::Places;
     use super::*;
     use crate::device::emulated::EmulatedDevice;
     use crate::device::pinned::PinnedMemory;
@@ -101,7 +112,10 @@ mod tests {
         let mut lanes = [Lanes::default(), Lanes::default(), Lanes::default()];
         for (lanes, slabs) in lanes.iter_mut().zip([1, 2, 1]) {
             for _ in 0..slabs {
-                lanes.add(&places, device.create_stream().unwrap());
+                let slab = places.take(LANE_BYTES);
+                if let Some(slab) = slab {
+                    lanes.add(slab, device.create_stream().unwrap());
+                }
             }
         }
         assert!(
@@ -113,14 +127,15 @@ mod tests {
         for lanes in &mut lanes[..2] {
             for bytes in [0, 1, LANE_BYTES, 3 * LANE_BYTES + 5] {
                 for of_load in [Some(&of_load), None] {
-                    let mut scratch = Scratch::new(bytes + 10, of_load, &pool, &stream).unwrap();
-                    assert_eq!(scratch.is_ordered(), of_load.is_none());
+                    let mut scratch = Scratch::new(bytes + 10, of_load, &pool).unwrap();
                     let fill = |from: usize, out: &mut [u8]| {
                         for (i, out) in out.iter_mut().enumerate() {
                             *out = byte(from + i);
                         }
                     };
-                    lanes.copy(bytes, fill, &stream, (&mut scratch, 7)).unwrap();
+                    for copied in lanes.copy(bytes, fill, (&mut scratch, 7)).unwrap() {
+                        device.wait_event(&stream, &copied).unwrap();
+                    }
                     let (buffer, base) = scratch.within();
                     let mut told = vec![0; bytes];
                     buffer.download(&stream, base + 7, &mut told).unwrap();
@@ -129,12 +144,13 @@ mod tests {
                 }
             }
         }
-        let mut scratch = Scratch::new(10, None, &pool, &stream).unwrap();
+        assert_eq!(places.free(), 0);
+        lanes[..2]
+            .iter_mut()
+            .for_each(|lanes| drop(std::mem::take(lanes)));
+        assert_eq!(places.free(), 3, "what is copied is free again");
+        let mut scratch = Scratch::new(10, None, &pool).unwrap();
         let nothing = |_: usize, _: &mut [u8]| ();
-        assert!(
-            lanes[2]
-                .copy(1, nothing, &stream, (&mut scratch, 0))
-                .is_err()
-        );
+        assert!(lanes[2].copy(1, nothing, (&mut scratch, 0)).is_err());
     }
 }

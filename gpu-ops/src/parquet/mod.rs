@@ -10,19 +10,20 @@
 //! | read | the same thread, `pread` into page-locked slabs of 2 MiB in turn (`lanes`) | `c` from the page cache or disk |
 //! | strings of dictionaries | the same thread: decompressed (`codec`), checked as UTF-8 where they are text | the dictionary page |
 //! | Zstd and gzip | the same thread, from a slab with the whole task into another | `c` read, `u` written; `u` are copied then |
-//! | copy | copy engine, on the stream of the slab | `c` over the link, and 72 bytes a page |
-//! | decompress | device, a warp a page (`parquet_decompress`) | `c` read, `u` written, copies read again from L2 |
+//! | copy | copy engine, on streams that all threads share | `c` over the link |
+//! | tables of pages | the thread that launches a batch: what has been read by then (`batch`) | 72 bytes a page over the link |
+//! | decompress | device, a warp a page of the batch (`parquet_decompress`) | `c` read, `u` written, copies read again from L2 |
 //! | decode and encode | device, a block a page (`parquet_decode`) | `u` read, `4 n` or `8 n` of scratch for codes and deltas, `w n` written, `n / 8` of validity |
 //! | strings as bytes | device, a block a page (`parquet_strings`), once their bytes are summed up on the host | the strings twice, 8 bytes a value and a row |
 //! | dictionary of them | device (`column_texts`), which sorts one of each kind where there are many (`string_order`) | the strings twice, 12 bytes a row at random; some 600 bytes a string and round of the sort; what differs over the link |
 //! | codes of strings | device, once all dictionaries are known (`parquet_remap`) | `4 n` read, `w n` written |
 //! | statistics | device, over the finished column ([`crate::column`]) | `w n` read twice, 128 KiB or a bit a possible value of scratch |
 //!
-//! The slabs of a load are one block, page-locked at once, and so is the scratch of its tasks (`places`); both come from the pools,
-//! which keep them for the next load. A slab is filled again once it is copied: it does not wait for the device to decode. Nothing but
+//! The slabs of all loads are one block, page-locked once; the scratch of a load's tasks is another (`places`), from the pool, which
+//! keeps it for the next load. A slab is filled again once it is copied: it does not wait for the device to decode. Nothing but
 //! page headers and string dictionaries is looked at on the host. The link is the stage that should decide: everything on the device
-//! reads or writes a few bytes for each that is copied. A thread begins the next tasks while the device works on some before, since a
-//! warp takes longer for a page than a thread to read many.
+//! reads or writes a few bytes for each that is copied. Threads read on while the device works on batches of what they have read: a warp takes milliseconds for a page, longer than a
+//! thread to read many, so what counts is how many pages are decompressed at a time.
 //!
 //! # What decides about a column
 //!
@@ -44,6 +45,7 @@
 //! is read by the CPU as if there were no device. Every page is checked against its bounds on the device as well: it
 //! reports an error, and the chunk goes to the CPU, whose reader says what is wrong.
 
+mod batch;
 mod chunk;
 mod chunk_bytes;
 mod codec;
@@ -60,11 +62,12 @@ mod slab;
 mod task;
 mod thrift;
 
-pub(crate) use chunk::{ChunkTask, Outcome, ValueKind};
+pub(crate) use batch::Batch;
+pub(crate) use chunk::{ChunkTask, ValueKind};
 pub(crate) use codec::Codec;
 pub use counts::{ChunkCounts, ParquetReader, Reason};
 pub(crate) use kernels::Kernels;
 pub(crate) use lanes::{LANE_BYTES, Lanes};
-pub(crate) use places::Places;
+pub(crate) use places::{Place, Places};
 pub(crate) use price::{ChunkSize, cpu_is_sooner, cpu_time};
 pub(crate) use task::{Begun, Decoder};

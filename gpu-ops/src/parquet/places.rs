@@ -40,8 +40,14 @@ impl Places {
         }))
     }
 
+    /// So many places with room for `bytes` bytes each, if they are free.
+    pub(crate) fn take_all(self: &Arc<Self>, places: usize, bytes: usize) -> Option<Vec<Place>> {
+        let taken: Vec<Place> = (0..places).map_while(|_| self.take(bytes)).collect();
+        (taken.len() == places).then_some(taken)
+    }
+
     /// A place with room for `bytes` bytes, if one is free.
-    pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Option<Place> {
+    pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Option<Place> {
         let number = (bytes <= self.bytes).then(|| self.free.lock().pop())??;
         Some(Place {
             of: Arc::clone(self),
@@ -59,7 +65,7 @@ impl Places {
 
 /// A place that is taken. It is free again when this is dropped, unless the device may still work on it: then nobody has it until
 /// the block is given back, for which the pool waits.
-pub(super) struct Place {
+pub(crate) struct Place {
     of: Arc<Places>,
     number: usize,
     in_use: bool,

@@ -1,4 +1,4 @@
-//! Pages and chunks of a task as kernels read them, and where each lies in the task's one buffer.
+//! Pages and chunks as kernels read them, and where each lies in the buffer of its task.
 
 use std::ops::Range;
 
@@ -200,7 +200,7 @@ impl Plan {
         Ok(ChunkFacts::default())
     }
 
-    /// Make addresses of offsets in the buffer that begins at `base`.
+    /// Make addresses of offsets in the buffer that begins at `base`, but for those of bitmaps.
     pub(super) fn locate(&mut self, base: DevicePtr) {
         let at = |offset: &mut DevicePtr| {
             if !offset.is_null() {
@@ -215,13 +215,44 @@ impl Plan {
         }
         for chunk in &mut self.chunks {
             at(&mut chunk.dictionary);
-            if chunk.kind == PARQUET_KIND_CODE {
-                let (begin, _) = self.used[chunk.used.0 as usize];
-                chunk.used = base.offset(begin as u64);
-            } else {
+            if chunk.kind != PARQUET_KIND_CODE {
                 at(&mut chunk.used);
             }
         }
+    }
+
+    /// Make addresses of the numbers of bitmaps, whose offsets are those in the buffer that begins at `base`.
+    pub(super) fn locate_used(&mut self, base: DevicePtr) {
+        let of_strings = self.chunks.iter_mut();
+        for chunk in of_strings.filter(|chunk| chunk.kind == PARQUET_KIND_CODE) {
+            let (begin, _) = self.used[chunk.used.0 as usize];
+            chunk.used = base.offset(begin as u64);
+        }
+    }
+
+    /// Add the pages and chunks of another plan, whose addresses are known but for those of bitmaps.
+    pub(super) fn append(&mut self, mut other: Self) {
+        let (pages, chunks, used) = (self.pages.len(), self.chunks.len(), self.used.len());
+        for page in &mut other.pages {
+            page.chunk += chunks as u32;
+        }
+        for chunk in &mut other.chunks {
+            if chunk.dictionary_page != NO_PAGE {
+                chunk.dictionary_page += pages as u32;
+            }
+            if chunk.kind == PARQUET_KIND_CODE {
+                chunk.used = DevicePtr(chunk.used.0 + used as u64);
+            }
+        }
+        self.pages.append(&mut other.pages);
+        self.chunks.append(&mut other.chunks);
+        self.used.append(&mut other.used);
+        let moved = other.ranges.into_iter().map(|planned| {
+            let (range, bitmap) = planned?;
+            let range = range.start + pages..range.end + pages;
+            Some((range, bitmap.map(|bitmap| bitmap + used)))
+        });
+        self.ranges.extend(moved);
     }
 }
 

@@ -1,10 +1,9 @@
-//! Device memory of a task: pages as they come and decompressed, what kernels are told of them, and what they report.
+//! Device memory of a task: pages as they come and decompressed; and of a batch: what kernels are told of pages, and what they report.
 
 use std::sync::Arc;
 
 use super::places::{Place, Places};
 use super::slab::rounded;
-use crate::device::Stream;
 use crate::error::Result;
 use crate::memory::{DeviceBuffer, MemoryPool};
 
@@ -15,7 +14,7 @@ pub(super) enum Scratch {
 }
 
 impl Scratch {
-    /// Room for `bytes` bytes that work on `stream` uses.
+    /// Room for `bytes` bytes that nobody uses any more.
     ///
     /// # Errors
     /// As [`MemoryPool::allocate`].
@@ -23,18 +22,12 @@ impl Scratch {
         bytes: usize,
         places: Option<&Arc<Places>>,
         pool: &Arc<MemoryPool>,
-        stream: &Stream,
     ) -> Result<Self> {
         if let Some(place) = places.and_then(|places| places.take(bytes)) {
             return Ok(Self::Place(place));
         }
-        let own = pool.allocate_for(stream, rounded(bytes.max(1)), "pages of parquet files")?;
-        Ok(Self::Own(own.ordered_by(stream)))
-    }
-
-    /// May work that is on its stream still use it? Nobody uses a free place of a load.
-    pub(super) fn is_ordered(&self) -> bool {
-        matches!(self, Self::Own(_))
+        let own = pool.allocate(rounded(bytes.max(1)), "pages of parquet files")?;
+        Ok(Self::Own(own))
     }
 
     /// The buffer that it lies in, and where it begins there.

@@ -17,6 +17,7 @@ use super::entries::{
 use super::load::{ColumnRequest, LoadFor, LoadRequest, changed_meanwhile, unexpected};
 use super::loaded::LoadedTable;
 use super::parquet_kernels::ParquetKernels;
+use super::parquet_tasks::SharedLanes;
 use super::progress::{Coming, LoadProgress, Offer};
 use super::read::blocking;
 use super::source::{Kind, TableSource};
@@ -59,6 +60,8 @@ pub struct TableCache {
     pub(super) traced: Option<Arc<TracedDevice>>,
     /// The kernels that decode parquet pages.
     pub(super) parquet: Arc<ParquetKernels>,
+    /// Page-locked memory that their files are read into.
+    pub(super) lanes: Arc<SharedLanes>,
     pub(super) state: Mutex<State>,
 }
 
@@ -77,6 +80,7 @@ impl TableCache {
             policy,
             traced: None,
             parquet: Arc::default(),
+            lanes: Arc::default(),
             state: Mutex::default(),
         }
     }

@@ -33,6 +33,8 @@ mod parquet;
 mod parquet_chunks;
 mod parquet_finish;
 mod parquet_kernels;
+mod parquet_readers;
+mod parquet_tasks;
 mod pin;
 mod preallocated;
 mod progress;

@@ -1,46 +1,27 @@
 //! Loads of parquet columns that the device decodes: tasks on all readers, chunks that go back to the CPU, columns
 //! finished from both.
 
-use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arrow::datatypes::FieldRef;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::datasource::listing::PartitionedFile;
-use parking_lot::Mutex;
 
 use super::cache::TableCache;
 use super::entries::numbers;
 use super::files::FileTable;
 use super::load::{LoadRequest, Reader, stopped};
-use super::parquet_chunks::{ChunkSource, ParquetTable, RowGroup, values_in};
+use super::parquet_chunks::{ParquetTable, RowGroup};
 use super::parquet_finish::{Finished, finish};
+use super::parquet_readers::{Readers, Refused};
+use super::parquet_tasks::{MOST_READERS, Slabs, scratch_of, tasks_of};
 use super::preallocated::{SharedPools, purpose};
 use super::read::blocking;
 use crate::column::{Column, DeviceColumn, Segment, StringPolicy, is_text};
 use crate::device::{Device, Stream};
-use crate::error::{GpuError, Result};
-use crate::memory::MemoryPool;
-use crate::parquet::{
-    Begun, ChunkCounts, ChunkTask, Decoder, LANE_BYTES, Lanes, Outcome, ParquetReader, Places,
-    Reason, cpu_is_sooner,
-};
-use crate::query::Query;
+use crate::error::Result;
+use crate::parquet::{ChunkCounts, Decoder, ParquetReader, Reason, cpu_is_sooner};
 use crate::trace::Work;
-
-/// What a task has of the file at most where pages are not large, unless one chunk has more: what a thread reads in some 10 ms.
-const MOST_TASK_BYTES: u64 = 32 << 20;
-/// What a task has at least, where there is as much: less would not hide what a launch and a copy cost.
-const LEAST_TASK_BYTES: u64 = 2 << 20;
-/// Tasks of a thread that the device works on while the thread reads the next. A page is decompressed by one warp, which
-/// takes longer than reading: that is why there are several.
-const IN_FLIGHT: usize = 3;
-/// Threads that read at most: the link carries no more from there on, and each has page-locked memory.
-const MOST_READERS: usize = 32;
-/// Slabs of a thread: one is filled while the other is copied.
-const LANES: usize = 2;
 
 /// What a device made of the columns of a request.
 pub(super) struct Decoded {
@@ -58,49 +39,27 @@ pub(super) struct Coming {
     pub(super) column: DeviceColumn,
 }
 
-/// Chunks that are decoded together: their row groups, and their columns in the list of those that come.
-#[derive(Default)]
-struct Task {
-    chunks: Vec<(usize, usize)>,
-    /// Of the file.
-    bytes: u64,
-    /// Of device memory until they are decoded, about.
-    scratch: u64,
-}
-
-impl Task {
-    /// Its chunks in a table, of which these columns come.
-    fn chunks_of<'a>(&self, table: &'a ParquetTable, columns: &[Coming]) -> Vec<&'a ChunkSource> {
-        let chunks = self.chunks.iter().filter_map(|(group, column)| {
-            let wanted = columns[*column].wanted;
-            table.groups[*group].chunks[wanted].as_ref().ok()
-        });
-        chunks.collect()
-    }
-}
-
-/// A chunk that the CPU has to decode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Refused {
-    column: usize,
-    group: usize,
-    reason: Reason,
-}
-
-/// What workers share.
-struct Shared<'a> {
-    table: &'a ParquetTable,
-    columns: &'a [Coming],
-    tasks: &'a [Task],
-    decoder: &'a Decoder<'a>,
-    /// Slabs of the threads.
-    lanes: Option<Arc<Places>>,
-    next: AtomicUsize,
-    failed: AtomicBool,
-    refused: Mutex<Vec<Refused>>,
-}
-
 impl TableCache {
+    /// Parquet files are about to be read, by as many threads at most: what their first load needs comes meanwhile. Only where earlier
+    /// processes have left kernels on disk: elsewhere a small table would have compilers busy for nothing.
+    pub fn expect_parquet(&self, threads: usize) {
+        let device = self.pool.device();
+        if device.info().emulated || !device.has_kernels_on_disk() {
+            return;
+        }
+        if !self.parquet.expect(device) {
+            return;
+        }
+        let (lanes, host) = (Arc::clone(&self.lanes), self.host.clone());
+        let prepare = move || {
+            host.and_then(|host| lanes.prepare(threads.clamp(1, MOST_READERS), &host));
+        };
+        let thread = std::thread::Builder::new().name("warpline slabs".into());
+        if let Err(error) = thread.spawn(prepare) {
+            log::debug!("no thread starts: {error}");
+        }
+    }
+
     /// Does the device decode, by the setting?
     pub(super) fn decodes(&self, reader: ParquetReader) -> bool {
         match reader {
@@ -216,7 +175,7 @@ impl TableCache {
                 (Arc::clone(&chunks), fields.clone(), policies.clone());
             let (pools, kernels, trace) = (pools.clone(), Arc::clone(&kernels), trace.clone());
             let (name, query) = (source.name().to_owned(), work.query.clone());
-            let sorter = work.sorter.clone();
+            let (sorter, lanes) = (work.sorter.clone(), Arc::clone(&self.lanes));
             move |stream: &Stream| {
                 let mut counts = ChunkCounts::default();
                 let columns = Request {
@@ -240,7 +199,13 @@ impl TableCache {
                 let span = |name| Some(trace.as_ref()?.thread(Work::Load, name));
                 let slabs = {
                     let _span = span("page-lock slabs");
-                    Slabs::new(&chunks, &coming, &tasks, readers, pools.host.as_ref())
+                    Slabs::new(
+                        &chunks,
+                        &coming,
+                        &tasks,
+                        readers,
+                        (&lanes, pools.host.as_ref()),
+                    )
                 };
                 let scratch = {
                     let _span = span("memory of tasks");
@@ -254,19 +219,11 @@ impl TableCache {
                     kernels: &kernels,
                     trace,
                 };
-                let shared = Shared {
-                    table: &chunks,
-                    columns: &coming,
-                    tasks: &tasks,
-                    decoder: &decoder,
-                    lanes: slabs.lanes,
-                    next: AtomicUsize::new(0),
-                    failed: AtomicBool::new(false),
-                    refused: Mutex::new(refused_before(&chunks, &coming)),
-                };
-                shared.decode(readers, stream, query.as_ref())?;
+                let of = (&*chunks, coming.as_slice());
+                let threads = Readers::new(of, &tasks, &decoder, slabs.lanes, readers, stream)?;
+                let refused = threads.read(readers, query.as_ref())?;
                 counts.device = coming.iter().map(|coming| coming.column.decoded()).sum();
-                let mut refused = shared.refused.into_inner();
+                let mut refused = [refused_before(&chunks, &coming), refused].concat();
                 refused.sort_unstable();
                 Ok((coming, refused, counts))
             }
@@ -444,238 +401,4 @@ fn refused_before(table: &ParquetTable, coming: &[Coming]) -> Vec<Refused> {
         }
     }
     refused
-}
-
-/// The chunks of these columns that the device decodes, in the order in which files have them.
-fn tasks_of(table: &ParquetTable, coming: &[Coming], workers: usize) -> Vec<Task> {
-    let all = table.groups.iter().flat_map(|group| {
-        let chunks = coming.iter().map(|coming| &group.chunks[coming.wanted]);
-        chunks.filter_map(|chunk| chunk.as_ref().ok())
-    });
-    let total: u64 = all.map(|chunk| length(&chunk.bytes)).sum();
-    let most = (total / (workers * IN_FLIGHT) as u64)
-        .clamp(LEAST_TASK_BYTES, most_task_bytes(table, coming));
-    let mut tasks = Vec::new();
-    let mut task = Task::default();
-    // Of several row groups where theirs are small: a chunk may be one page, which one warp decompresses.
-    for (number, group) in table.groups.iter().enumerate().filter(|(_, g)| g.rows > 0) {
-        for (column, coming) in coming.iter().enumerate() {
-            let Ok(chunk) = &group.chunks[coming.wanted] else {
-                continue;
-            };
-            let more = length(&chunk.bytes);
-            if task.bytes > 0 && task.bytes + more > most {
-                tasks.push(std::mem::take(&mut task));
-            }
-            task.chunks.push((number, column));
-            task.bytes += more;
-            task.scratch += chunk.scratch(group.rows, coming.column.is_bytes());
-        }
-    }
-    if !task.chunks.is_empty() {
-        tasks.push(task);
-    }
-    tasks
-}
-
-/// What a task of these columns has of the file at most. A warp has a page: where pages are large a task has few warps, and runs as
-/// long as one of them takes, while the hardware has queues for few tasks at a time.
-fn most_task_bytes(table: &ParquetTable, coming: &[Coming]) -> u64 {
-    /// Pages of this many bytes are not large.
-    const PAGE: u64 = 256 << 10;
-    /// More would have a thread read too long before the device begins.
-    const TIMES: u64 = 4;
-    let mut largest = 0;
-    for group in &table.groups {
-        let chunks = coming.iter().map(|coming| &group.chunks[coming.wanted]);
-        let pages = chunks.flatten().map(|chunk| chunk.size(group.rows).page());
-        largest = pages.fold(largest, u64::max);
-    }
-    MOST_TASK_BYTES * (largest / PAGE).clamp(1, TIMES)
-}
-
-/// Page-locked memory of a load.
-#[derive(Default)]
-struct Slabs {
-    /// For what threads read, which the device decompresses.
-    lanes: Option<Arc<Places>>,
-    /// For what is told the device of the pages of tasks, and for the bytes of those that the host decompresses.
-    own: Vec<Arc<Places>>,
-}
-
-impl Slabs {
-    fn new(
-        table: &ParquetTable,
-        columns: &[Coming],
-        tasks: &[Task],
-        readers: usize,
-        host: Option<&Arc<MemoryPool>>,
-    ) -> Self {
-        /// For some thousand pages.
-        const PAGES: usize = 256 << 10;
-        let Some(host) = host else {
-            return Self::default();
-        };
-        let places = |number: usize, bytes: usize| {
-            Places::new(host, number, bytes, "bytes of parquet files")
-        };
-        let on_host = |task: &&Task| {
-            let chunks = task.chunks_of(table, columns);
-            chunks.into_iter().any(|c| c.codec.on_device().is_none())
-        };
-        // A larger task, which is a single chunk, has a slab of its own.
-        let most = regular(tasks).filter(on_host).map(|task| task.bytes).max();
-        let under_way = (readers * IN_FLIGHT).min(tasks.len());
-        let sizes = [Some(PAGES), most.map(|most| most as usize)];
-        Self {
-            lanes: places(readers.min(tasks.len()) * LANES, LANE_BYTES),
-            own: sizes
-                .into_iter()
-                .flatten()
-                .filter_map(|bytes| places(under_way, bytes))
-                .collect(),
-        }
-    }
-}
-
-/// Places for the scratch of all tasks that are under way at a time, or of some where they would take much of what is free.
-fn scratch_of(tasks: &[Task], workers: usize, pool: &Arc<MemoryPool>) -> Option<Arc<Places>> {
-    /// The share of free memory that they may take.
-    const SHARE: usize = 8;
-    let most = regular(tasks).map(|task| task.scratch).max()?;
-    let bytes = usize::try_from(most).ok()?.max(1);
-    let places = (workers * IN_FLIGHT).min(tasks.len());
-    let places = places.min(pool.available() / SHARE / bytes);
-    Places::new(pool, places, bytes, "pages of parquet files")
-}
-
-/// The tasks but those that are one large chunk each.
-fn regular(tasks: &[Task]) -> impl Iterator<Item = &Task> {
-    tasks
-        .iter()
-        .filter(|task| task.bytes <= MOST_TASK_BYTES || task.chunks.len() > 1)
-}
-
-fn length(range: &Range<u64>) -> u64 {
-    range.end - range.start
-}
-
-impl Shared<'_> {
-    /// Work on all tasks, by some threads, each with a stream of its own.
-    fn decode(&self, workers: usize, stream: &Stream, query: Option<&Arc<Query>>) -> Result<()> {
-        let workers = workers.min(self.tasks.len());
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..workers)
-                .map(|_| {
-                    let work = move || {
-                        let _entered = query.map(Query::enter);
-                        let done = self.work(stream);
-                        if done.is_err() {
-                            self.failed.store(true, Ordering::Relaxed);
-                        }
-                        done
-                    };
-                    let thread = std::thread::Builder::new().name("warpline parquet".into());
-                    thread.spawn_scoped(scope, work)
-                })
-                .collect();
-            let mut outcome = Ok(());
-            for thread in threads {
-                let done = match thread {
-                    Ok(thread) => thread.join().unwrap_or_else(|_| {
-                        Err(GpuError::Internal(
-                            "a reader of parquet files panicked".into(),
-                        ))
-                    }),
-                    Err(error) => Err(GpuError::Internal(format!("no thread starts: {error}"))),
-                };
-                outcome = outcome.and(done);
-            }
-            outcome
-        })
-    }
-
-    fn work(&self, stream: &Stream) -> Result<()> {
-        let device = self.decoder.pool.device().as_ref();
-        let mut lanes = Lanes::default();
-        for places in self.lanes.iter().flat_map(|places| [places; LANES]) {
-            lanes.add(places, stream_like(stream, device)?);
-        }
-        let mut streams = Vec::new();
-        let mut begun: VecDeque<(&Task, Begun, Stream)> = VecDeque::new();
-        while !self.failed.load(Ordering::Relaxed) {
-            let Some(task) = self.tasks.get(self.next.fetch_add(1, Ordering::Relaxed)) else {
-                break;
-            };
-            while begun.len() >= self.in_flight(task) {
-                streams.extend(self.finish(begun.pop_front())?);
-            }
-            let own = match streams.pop() {
-                Some(own) => own,
-                None => stream_like(stream, device)?,
-            };
-            let queued = self.begin(task, &own, &mut lanes)?;
-            begun.push_back((task, queued, own));
-        }
-        while !begun.is_empty() {
-            self.finish(begun.pop_front())?;
-        }
-        Ok(())
-    }
-
-    /// How many tasks may be under way when this one is begun: fewer where memory is short.
-    fn in_flight(&self, task: &Task) -> usize {
-        /// What a task takes of device memory, in bytes of its chunks without compression.
-        const ROOM: u64 = 3;
-        let chunks = task.chunks_of(self.table, self.columns).into_iter();
-        let bytes: u64 = chunks.map(|chunk| chunk.uncompressed * ROOM).sum();
-        match self.decoder.pool.available() as u64 >= bytes {
-            true => IN_FLIGHT,
-            false => 1,
-        }
-    }
-
-    fn begin(&self, task: &Task, stream: &Stream, lanes: &mut Lanes) -> Result<Begun> {
-        let mut chunks = Vec::with_capacity(task.chunks.len());
-        for (group, column) in &task.chunks {
-            let (group, coming) = (&self.table.groups[*group], &self.columns[*column]);
-            let Ok(source) = &group.chunks[coming.wanted] else {
-                return Err(GpuError::Internal("a chunk that is no task".into()));
-            };
-            chunks.push(ChunkTask {
-                path: Arc::clone(&group.path),
-                bytes: source.bytes.clone(),
-                codec: source.codec,
-                uncompressed: source.uncompressed,
-                values: values_in(source.values, coming.column.is_bytes()),
-                first_row: group.first,
-                rows: group.rows,
-                target: coming.column.target(),
-            });
-        }
-        self.decoder.begin(&chunks, stream, lanes)
-    }
-
-    /// Wait for a task and note what became of its chunks; its stream is free again.
-    fn finish(&self, begun: Option<(&Task, Begun, Stream)>) -> Result<Option<Stream>> {
-        let Some((task, begun, stream)) = begun else {
-            return Ok(None);
-        };
-        let outcomes: Vec<Outcome> = self.decoder.finish(begun, &stream)?;
-        for ((group, column), outcome) in task.chunks.iter().zip(outcomes) {
-            match outcome {
-                Ok(facts) => {
-                    let group = &self.table.groups[*group];
-                    let column = &self.columns[*column].column;
-                    column.note(group.first, group.rows, facts)?;
-                }
-                Err(reason) => self.refused.lock().push(Refused {
-                    column: *column,
-                    group: *group,
-                    reason,
-                }),
-            }
-        }
-        Ok(Some(stream))
-    }
 }

@@ -35,6 +35,16 @@ impl ParquetKernels {
         matches!(*self.state.lock(), State::Ready(_))
     }
 
+    /// They are about to be needed. True where nobody had said so or asked for them before.
+    pub(super) fn expect(self: &Arc<Self>, device: &Arc<dyn Device>) -> bool {
+        let mut state = self.state.lock();
+        let is_first = matches!(*state, State::Unknown);
+        if is_first && self.start(Arc::clone(device)).is_ok() {
+            *state = State::Coming;
+        }
+        is_first
+    }
+
     /// The kernels; `None` when they are not there within `patience`. They come all the same then. Blocks.
     ///
     /// # Errors

@@ -574,6 +574,15 @@ impl Device for CudaDevice {
         Ok(())
     }
 
+    fn event_passed(&self, event: &Event, wait: bool) -> Result<bool> {
+        let event = native::<EventHandle>(&event.0, "an event")?;
+        if wait {
+            event.wait()?;
+            return Ok(true);
+        }
+        event.has_passed()
+    }
+
     fn elapsed_ms(&self, start: &Event, end: &Event) -> Result<f64> {
         let start = native::<EventHandle>(&start.0, "an event")?;
         let end = native::<EventHandle>(&end.0, "an event")?;
