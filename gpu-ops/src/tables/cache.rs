@@ -17,7 +17,7 @@ use super::entries::{
 use super::load::{ColumnRequest, LoadFor, LoadRequest, changed_meanwhile, unexpected};
 use super::loaded::LoadedTable;
 use super::parquet_kernels::ParquetKernels;
-use super::parquet_tasks::SharedLanes;
+use super::parquet_lanes::SharedLanes;
 use super::progress::{Coming, LoadProgress, Offer};
 use super::read::blocking;
 use super::source::{Kind, TableSource};

@@ -33,6 +33,7 @@ mod parquet;
 mod parquet_chunks;
 mod parquet_finish;
 mod parquet_kernels;
+mod parquet_lanes;
 mod parquet_readers;
 mod parquet_tasks;
 mod pin;

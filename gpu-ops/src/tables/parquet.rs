@@ -14,11 +14,11 @@ use super::load::{LoadRequest, Reader, stopped};
 use super::parquet_chunks::{ParquetTable, RowGroup};
 use super::parquet_finish::{Finished, finish};
 use super::parquet_readers::{Readers, Refused};
-use super::parquet_tasks::{MOST_READERS, Slabs, scratch_of, tasks_of};
+use super::parquet_tasks::{Coming, MOST_READERS, Slabs, scratch_of, tasks_of};
 use super::preallocated::{SharedPools, purpose};
 use super::read::blocking;
 use crate::column::{Column, DeviceColumn, Segment, StringPolicy, is_text};
-use crate::device::{Device, Stream};
+use crate::device::Stream;
 use crate::error::Result;
 use crate::parquet::{ChunkCounts, Decoder, ParquetReader, Reason, cpu_is_sooner};
 use crate::trace::Work;
@@ -30,13 +30,6 @@ pub(super) struct Decoded {
     pub(super) columns: Vec<Option<Arc<Column>>>,
     /// Of the columns that are there, and of those that are not the reasons.
     pub(super) counts: ChunkCounts,
-}
-
-/// A column on its way.
-pub(super) struct Coming {
-    /// In the list of wanted columns.
-    pub(super) wanted: usize,
-    pub(super) column: DeviceColumn,
 }
 
 impl TableCache {
@@ -314,15 +307,6 @@ impl TableCache {
             counts,
         }))
     }
-}
-
-/// Another stream that stops when this one does.
-pub(super) fn stream_like(stream: &Stream, device: &dyn Device) -> Result<Stream> {
-    let own = device.create_stream()?;
-    Ok(match stream.cancel() {
-        Some(cancel) => own.of(cancel),
-        None => own,
-    })
 }
 
 /// Count the chunks of a column that the CPU decodes, for this reason or those of their own.

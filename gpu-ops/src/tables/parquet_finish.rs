@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::parquet::{Coming, stream_like};
+use super::parquet_tasks::{Coming, stream_like};
 use super::preallocated::SharedPools;
 use crate::column::{Column, Segment, StringSorter, map};
 use crate::device::Stream;

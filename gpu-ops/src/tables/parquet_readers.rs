@@ -9,16 +9,14 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::parquet::{Coming, stream_like};
 use super::parquet_chunks::{ParquetTable, values_in};
-use super::parquet_tasks::{IN_FLIGHT, LANES, Task};
+use super::parquet_lanes::LANES;
+use super::parquet_tasks::{Coming, IN_FLIGHT, MOST_BATCHES, Task, stream_like};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::parquet::{Batch, Begun, ChunkTask, Decoder, Lanes, Place, Reason};
 use crate::query::Query;
 
-/// Batches that run at a time at most. With the streams of copies they are as many as the hardware has queues by default.
-pub(super) const MOST_BATCHES: usize = 6;
 /// A batch has so many pages, a warp each, where others run: an eighth of the warps that a large device holds.
 const LEAST_PAGES: usize = 1024;
 /// How long a thread waits at most until it looks whether there is something to do.

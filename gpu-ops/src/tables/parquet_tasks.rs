@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
-use super::parquet::Coming;
 use super::parquet_chunks::{ChunkSource, ParquetTable};
-use super::parquet_readers::MOST_BATCHES;
+use super::parquet_lanes::SharedLanes;
+use crate::column::DeviceColumn;
+use crate::device::{Device, Stream};
+use crate::error::Result;
 use crate::memory::MemoryPool;
-use crate::parquet::{LANE_BYTES, Place, Places};
+use crate::parquet::{Place, Places};
 
 /// What a task has of the file at most where pages are not large, unless one chunk has more: what a thread reads in some 10 ms.
 const MOST_TASK_BYTES: u64 = 32 << 20;
@@ -20,8 +20,15 @@ const LEAST_TASK_BYTES: u64 = 2 << 20;
 pub(super) const IN_FLIGHT: usize = 3;
 /// Threads that read at most: the link carries no more from there on, and each has page-locked memory.
 pub(super) const MOST_READERS: usize = 32;
-/// Slabs of a thread: one is filled while the other is copied.
-pub(super) const LANES: usize = 2;
+/// Batches that run at a time at most. With the streams of copies they are as many as the hardware has queues by default.
+pub(super) const MOST_BATCHES: usize = 6;
+
+/// A column on its way.
+pub(super) struct Coming {
+    /// In the list of wanted columns.
+    pub(super) wanted: usize,
+    pub(super) column: DeviceColumn,
+}
 
 /// Chunks that are decoded together: their row groups, and their columns in the list of those that come.
 #[derive(Default)]
@@ -143,40 +150,6 @@ impl Slabs {
     }
 }
 
-/// Slabs that outlive loads: page-locking memory takes longer than reading as much.
-#[derive(Default)]
-pub(super) struct SharedLanes(Mutex<Option<Arc<Places>>>);
-
-impl SharedLanes {
-    /// Make those of as many threads as a load may have, unless they are there.
-    pub(super) fn prepare(&self, most: usize, host: &Arc<MemoryPool>) -> Option<Arc<Places>> {
-        let mut kept = self.0.lock();
-        if kept.is_none() {
-            *kept = lanes_of(most, host);
-        }
-        kept.clone()
-    }
-
-    /// The slabs of so many threads, of `most` that a load may have; of a block of their own where other loads have the shared ones,
-    /// or where few threads do not need as many.
-    fn take(&self, threads: usize, most: usize, host: &Arc<MemoryPool>) -> Vec<Place> {
-        let kept = match 2 * threads > most {
-            true => self.prepare(most, host),
-            false => self.0.lock().clone(),
-        };
-        let all = |places: Arc<Places>| places.take_all(threads * LANES, LANE_BYTES);
-        let shared = kept.and_then(all);
-        shared
-            .or_else(|| lanes_of(threads, host).and_then(all))
-            .unwrap_or_default()
-    }
-}
-
-/// Slabs for so many threads.
-fn lanes_of(threads: usize, host: &Arc<MemoryPool>) -> Option<Arc<Places>> {
-    Places::new(host, threads * LANES, LANE_BYTES, "bytes of parquet files")
-}
-
 /// Places for the scratch of all tasks that are under way at a time, or of some where they would take much of what is free.
 pub(super) fn scratch_of(
     tasks: &[Task],
@@ -201,4 +174,13 @@ fn regular(tasks: &[Task]) -> impl Iterator<Item = &Task> {
 
 fn length(range: &Range<u64>) -> u64 {
     range.end - range.start
+}
+
+/// Another stream that stops when this one does.
+pub(super) fn stream_like(stream: &Stream, device: &dyn Device) -> Result<Stream> {
+    let own = device.create_stream()?;
+    Ok(match stream.cancel() {
+        Some(cancel) => own.of(cancel),
+        None => own,
+    })
 }

@@ -217,12 +217,14 @@ fn missing() -> Status {
     .into()
 }
 
+/// What a request has of one scheme. It may have several: a client that has a token and logs in for another connection sends both.
 fn authorization(metadata: &MetadataMap, scheme: &str) -> Option<String> {
-    let text = metadata.get("authorization")?.to_str().ok()?;
-    let (given, rest) = text.split_once(' ')?;
-    given
-        .eq_ignore_ascii_case(scheme)
-        .then(|| rest.trim().to_string())
+    let mut given = metadata.get_all("authorization").iter();
+    given.find_map(|value| {
+        let (given, rest) = value.to_str().ok()?.split_once(' ')?;
+        let is_it = given.eq_ignore_ascii_case(scheme);
+        is_it.then(|| rest.trim().to_string())
+    })
 }
 
 fn bearer(metadata: &MetadataMap) -> Option<String> {
@@ -240,4 +242,23 @@ fn basic(metadata: &MetadataMap) -> Option<(String, String)> {
 fn token() -> String {
     let bytes: [u8; 24] = scram::random();
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_is_found_beside_the_token_of_another_connection() {
+        let mut metadata = MetadataMap::new();
+        assert_eq!((bearer(&metadata), basic(&metadata)), (None, None));
+        metadata.append("authorization", "Bearer 12ab".parse().unwrap());
+        assert_eq!(basic(&metadata), None);
+        let login = format!("basic {}", STANDARD.encode("ada:let me:in"));
+        metadata.append("authorization", login.parse().unwrap());
+        assert_eq!(bearer(&metadata).as_deref(), Some("12ab"));
+        let found = Some(("ada".to_string(), "let me:in".to_string()));
+        assert_eq!(basic(&metadata), found);
+    }
 }
