@@ -10,6 +10,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use base64::engine::{DecodePaddingMode, Engine as _};
+
 use crate::error::StartError;
 use crate::options::Limits;
 use crate::scram::{self, Verifier};
@@ -198,9 +202,30 @@ pub fn add_user(path: &Path, name: &str, password: &str) -> Result<(), StartErro
     write().map_err(|error| wrong(error.to_string()))
 }
 
+/// What `Basic` authentication encodes as `NAME:PASSWORD`. Go's clients of Flight leave out the padding that others write.
+pub(crate) fn name_and_password(encoded: &str) -> Option<(String, String)> {
+    let config = GeneralPurposeConfig::new();
+    let config = config.with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let engine = GeneralPurpose::new(&alphabet::STANDARD, config);
+    let text = String::from_utf8(engine.decode(encoded.trim()).ok()?).ok()?;
+    let (name, password) = text.split_once(':')?;
+    Some((name.to_string(), password.to_string()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_and_passwords_come_with_padding_and_without() {
+        let of = |name: &str, password: &str| Some((name.to_string(), password.to_string()));
+        assert_eq!(name_and_password("YWRhOmxldDptZQ=="), of("ada", "let:me"));
+        assert_eq!(name_and_password("YWRhOmxldDptZQ"), of("ada", "let:me"));
+        assert_eq!(name_and_password(" YWRhOndyb25n "), of("ada", "wrong"));
+        for none in ["", "YWRh", "no base64!", "/w=="] {
+            assert_eq!(name_and_password(none), None, "{none}");
+        }
+    }
 
     #[test]
     fn users_are_added_changed_and_checked() {

@@ -13,12 +13,11 @@ use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::Listener;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::auth::name_and_password;
 use crate::registry::{CLASSES, Entry};
 use crate::shared::Shared;
 
@@ -118,10 +117,7 @@ fn is_local(headers: &HeaderMap) -> bool {
 
 fn basic(headers: &HeaderMap) -> Option<(String, String)> {
     let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let decoded = STANDARD.decode(text.strip_prefix("Basic ")?.trim()).ok()?;
-    let text = String::from_utf8(decoded).ok()?;
-    let (name, password) = text.split_once(':')?;
-    Some((name.to_string(), password.to_string()))
+    name_and_password(text.strip_prefix("Basic ")?)
 }
 
 /// 200 while queries are taken and the device works.

