@@ -338,7 +338,8 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// What is queued on `stream` from now on runs after everything before `event`; does not block the host.
     fn wait_event(&self, stream: &Stream, event: &Event) -> Result<()>;
 
-    /// Has everything before `event` ended? With `wait`, blocks until it has and answers true.
+    /// Has everything before `event` ended? With `wait`, blocks until it has and answers true. At once for a device that finishes each
+    /// operation before it returns.
     fn event_passed(&self, _event: &Event, _wait: bool) -> Result<bool> {
         Ok(true)
     }

@@ -78,8 +78,6 @@ enum Step<'a> {
     Read(&'a Task),
     Launch(Vec<(&'a Task, Begun)>, Stream),
     Finish(Running<'a>),
-    Wait,
-    Done,
 }
 
 /// Tells the others when its thread panics.
@@ -190,17 +188,7 @@ impl<'a> Readers<'a> {
                 lanes.add(slab, copies.clone());
             }
         }
-        loop {
-            let step = {
-                let mut state = self.state.lock();
-                match self.step(&mut state)? {
-                    Step::Wait => {
-                        self.changed.wait_for(&mut state, LOOK_AGAIN);
-                        continue;
-                    }
-                    step => step,
-                }
-            };
+        while let Some(step) = self.next()? {
             match step {
                 Step::Read(task) => {
                     let begun = self.begin(task, &mut lanes)?;
@@ -227,17 +215,32 @@ impl<'a> Readers<'a> {
                     state.under_way -= tasks;
                     state.streams.push(stream);
                 }
-                Step::Wait | Step::Done => return Ok(()),
             }
             self.changed.notify_all();
         }
+        Ok(())
     }
 
-    /// What to do next; it is noted that somebody does.
-    fn step(&self, state: &mut State<'a>) -> Result<Step<'a>> {
-        if state.failed {
-            return Ok(Step::Done);
+    /// What this thread does next, once there is something; `None` when all tasks are finished, or one has failed.
+    fn next(&self) -> Result<Option<Step<'a>>> {
+        let mut state = self.state.lock();
+        loop {
+            if state.failed {
+                return Ok(None);
+            }
+            if let Some(step) = self.step(&mut state)? {
+                return Ok(Some(step));
+            }
+            if state.under_way == 0 {
+                return Ok(None);
+            }
+            // Others read what is to be launched, or hold the stream for it.
+            self.changed.wait_for(&mut state, LOOK_AGAIN);
         }
+    }
+
+    /// What can be done now, if anything; it is noted that somebody does.
+    fn step(&self, state: &mut State<'a>) -> Result<Option<Step<'a>>> {
         let next = self.tasks.get(state.next);
         let full = next.is_some_and(|task| state.under_way >= self.most_under_way(task));
         let idle = state.running.is_empty() && state.busy == 0;
@@ -249,7 +252,7 @@ impl<'a> Readers<'a> {
             state.busy += 1;
             state.pages = 0;
             let read = std::mem::take(&mut state.waiting);
-            return Ok(Step::Launch(read, stream));
+            return Ok(Some(Step::Launch(read, stream)));
         }
         let mut ended = None;
         for (place, running) in state.running.iter().enumerate() {
@@ -263,18 +266,13 @@ impl<'a> Readers<'a> {
         let ended = ended.or((!may_read).then_some(0));
         if let Some(running) = ended.and_then(|place| state.running.remove(place)) {
             state.busy += 1;
-            return Ok(Step::Finish(running));
+            return Ok(Some(Step::Finish(running)));
         }
-        if let Some(task) = next.filter(|_| may_read) {
+        Ok(next.filter(|_| may_read).map(|task| {
             state.next += 1;
             state.under_way += 1;
-            return Ok(Step::Read(task));
-        }
-        Ok(match state.under_way {
-            0 => Step::Done,
-            // Others read what is to be launched, or hold the stream for it.
-            _ => Step::Wait,
-        })
+            Step::Read(task)
+        }))
     }
 
     /// How many tasks may be under way when this one is begun: fewer where memory is short.

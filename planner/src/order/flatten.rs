@@ -101,6 +101,7 @@ pub(super) fn flatten(rel: &RelRef) -> Result<Option<JoinGraph>, Reason> {
         names: rel.columns.iter().map(|c| c.name.clone()).collect(),
     };
     graph.sort_conditions(gathered.conditions);
+    // More classes have no place in a set of them: the joins stay in the order in which they are written.
     Ok((graph.classes.len() <= Classes::BITS as usize).then_some(graph))
 }
 

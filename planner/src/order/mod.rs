@@ -1,9 +1,9 @@
 //! Join ordering by cost.
 //!
 //! Trees of inner joins are flattened into a join graph (`flatten`): relations, classes of equal columns, and
-//! conditions. Dynamic programming over its subsets finds the cheapest tree, bushy ones included (`trees`); beyond
+//! conditions. Dynamic programming over its subsets finds the cheapest tree, bushy ones included (`search`); beyond
 //! ten relations the search is greedy. Semi and anti joins above such a tree move down to the relation whose rows
-//! they drop when they drop many (`search`).
+//! they drop when they drop many (`graph`).
 //!
 //! The cost of a tree is its work on the device (`cost`): every relation is streamed once in any order, so only
 //! builds, probes and the expansion of many matches count. Subsets are tried in many pairs, so what they cost as one side of a join
@@ -14,13 +14,13 @@ mod eager;
 mod extremes;
 mod extremes_together;
 mod flatten;
+mod graph;
 mod groups;
 mod kept;
 mod reduce;
 mod scanned;
 mod search;
 mod sides;
-mod trees;
 
 use std::cell::RefCell;
 use std::sync::Arc;

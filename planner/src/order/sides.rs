@@ -9,7 +9,7 @@ use warpline_gpu::expr::Expr;
 
 use super::cost::Index;
 use super::flatten::{Classes, JoinGraph, Set};
-use super::trees::{Part, Plan, Trees};
+use super::search::{Part, Plan, Search};
 use crate::rel::RelKind;
 use crate::rel::expr::{as_column, columns, renumber};
 use crate::stats::{ColumnEstimate, Proof};
@@ -127,8 +127,8 @@ pub(super) struct Side {
 }
 
 impl Side {
-    pub(super) fn new(trees: &Trees<'_>, part: Part<'_>, keys: Classes) -> Self {
-        let members = bits(keys).filter_map(|class| trees.members.member(class, part.set));
+    pub(super) fn new(search: &Search<'_>, part: Part<'_>, keys: Classes) -> Self {
+        let members = bits(keys).filter_map(|class| search.members.member(class, part.set));
         let members: Vec<&Expr> = members.collect();
         let place = part.plan.place();
         Self::by(
@@ -152,33 +152,33 @@ impl Side {
     }
 
     /// Is it proven that no two rows have the same keys?
-    pub(super) fn certainly_unique(&self, trees: &Trees<'_>, part: Part<'_>) -> bool {
+    pub(super) fn certainly_unique(&self, search: &Search<'_>, part: Part<'_>) -> bool {
         *self
             .certain
-            .get_or_init(|| self.is_unique(trees, part, Proof::Certain))
+            .get_or_init(|| self.is_unique(search, part, Proof::Certain))
     }
 
     /// May no two rows have the same keys?
-    pub(super) fn plausibly_unique(&self, trees: &Trees<'_>, part: Part<'_>) -> bool {
+    pub(super) fn plausibly_unique(&self, search: &Search<'_>, part: Part<'_>) -> bool {
         *self
             .plausible
-            .get_or_init(|| self.is_unique(trees, part, Proof::Plausible))
+            .get_or_init(|| self.is_unique(search, part, Proof::Plausible))
     }
 
-    fn is_unique(&self, trees: &Trees<'_>, part: Part<'_>, proof: Proof) -> bool {
+    fn is_unique(&self, search: &Search<'_>, part: Part<'_>, proof: Proof) -> bool {
         let columns = self.columns.as_ref();
-        columns.is_some_and(|c| trees.estimator.unique(&part.plan.rel, c, proof))
+        columns.is_some_and(|c| search.estimator.unique(&part.plan.rel, c, proof))
     }
 
     /// Rows of the largest table of the part.
-    pub(super) fn base_rows(&self, trees: &Trees<'_>, part: Part<'_>) -> f64 {
-        let rows = || trees.estimator.base_rows(&part.plan.rel);
+    pub(super) fn base_rows(&self, search: &Search<'_>, part: Part<'_>) -> f64 {
+        let rows = || search.estimator.base_rows(&part.plan.rel);
         *self.base_rows.get_or_init(rows)
     }
 
     /// Do rows come in the order of the only key?
-    pub(super) fn ordered(&self, trees: &Trees<'_>, part: Part<'_>) -> bool {
-        let clustered = |c: &usize| trees.estimator.clustered(&part.plan.rel, *c);
+    pub(super) fn ordered(&self, search: &Search<'_>, part: Part<'_>) -> bool {
+        let clustered = |c: &usize| search.estimator.clustered(&part.plan.rel, *c);
         *self.ordered.get_or_init(|| match &self.columns {
             Some(columns) if self.keys.len() == 1 => columns.iter().all(clustered),
             _ => false,
@@ -186,10 +186,10 @@ impl Side {
     }
 
     /// Bytes of a row that are needed beyond the keys.
-    pub(super) fn payload(&self, trees: &Trees<'_>, part: Part<'_>) -> f64 {
+    pub(super) fn payload(&self, search: &Search<'_>, part: Part<'_>) -> f64 {
         *self.payload.get_or_init(|| {
-            let estimate = trees.estimator.estimate(&part.plan.rel);
-            let needed = trees.members.needed_beyond(&self.read, part);
+            let estimate = search.estimator.estimate(&part.plan.rel);
+            let needed = search.members.needed_beyond(&self.read, part);
             let mut places: Vec<usize> = needed.into_iter().map(part.plan.place()).collect();
             // Sums of floats depend on their order.
             places.sort_unstable();
@@ -199,10 +199,16 @@ impl Side {
     }
 
     /// An index over the part by the keys.
-    pub(super) fn index(&self, trees: &Trees<'_>, part: Part<'_>, unique: bool) -> Index {
+    pub(super) fn index(&self, search: &Search<'_>, part: Part<'_>, unique: bool) -> Index {
         *self.indexes[usize::from(unique)].get_or_init(|| {
-            let payload = self.payload(trees, part);
-            Index::new(trees.estimator, &part.plan.rel, &self.keys, payload, unique)
+            let payload = self.payload(search, part);
+            Index::new(
+                search.estimator,
+                &part.plan.rel,
+                &self.keys,
+                payload,
+                unique,
+            )
         })
     }
 }
@@ -222,7 +228,7 @@ pub(super) struct Whole {
 
 impl Whole {
     /// `None` unless the part is a filtered table of which such an index may be kept.
-    pub(super) fn new(trees: &Trees<'_>, part: Part<'_>, side: &Side) -> Option<Self> {
+    pub(super) fn new(search: &Search<'_>, part: Part<'_>, side: &Side) -> Option<Self> {
         let RelKind::Filter { input, conjuncts } = &part.plan.rel.kind else {
             return None;
         };
@@ -231,15 +237,15 @@ impl Whole {
         if !table || part.set.count_ones() != 1 || conjuncts.iter().any(Expr::may_fault) {
             return None;
         }
-        let estimate = trees.estimator.estimate(input);
+        let estimate = search.estimator.estimate(input);
         let width = |column: &usize| {
             let column = estimate.columns.get(*column);
             column.map_or(0.0, ColumnEstimate::width)
         };
         let conditions: BTreeSet<usize> = conjuncts.iter().flat_map(columns).collect();
         let tested: f64 = conditions.iter().map(width).sum();
-        let payload = side.payload(trees, part) + tested;
-        trees
+        let payload = side.payload(search, part) + tested;
+        search
             .estimator
             .kept_cost(input, &side.keys, Some(payload))?;
         let whole = Side::by(side.keys.clone(), side.read.clone());
@@ -253,7 +259,7 @@ impl Whole {
                 rows: estimate.rows,
                 cost: 0.0,
             },
-            frequent: trees.estimator.has_frequent_keys(input, &side.keys),
+            frequent: search.estimator.has_frequent_keys(input, &side.keys),
             side: whole,
             conjuncts: conjuncts.clone(),
             spared: estimate.rows * tested,
