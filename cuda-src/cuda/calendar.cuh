@@ -1,5 +1,5 @@
 // Arithmetic with days of the proleptic Gregorian calendar, counted from 1970-01-01, as Arrow and DataFusion do it. Callers see
-// to it that no result leaves the calendar. No memory is read or written.
+// to it that no result leaves the calendar. No memory is read or written, but tables of zones, of a few hundred bytes, through the cache.
 #pragma once
 #include "pipeline.cuh"
 
@@ -26,3 +26,48 @@ WL_DEVICE i32 first_of_year(i32 days) { return days_from_civil(civil_from_days(d
 
 // The year that the ISO week of a day belongs to.
 WL_DEVICE i32 iso_year(i32 days) { return civil_from_days(first_of_week(days) + 3).year; }
+
+// ---- zones: periods in which a zone's clocks are the same time before UTC's. `zone` has `count` seconds since 1970 at which they begin,
+// ascending, the first one before all others that are asked for, and then as many offsets in seconds.
+
+// The period that a second of UTC is in.
+WL_DEVICE u32 zone_period(const i64* zone, u32 count, i64 second) {
+  u32 low = 0, high = count;
+  while (high - low > 1) {
+    const u32 middle = (low + high) >> 1;
+    if (__ldg(zone + middle) <= second) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+WL_DEVICE i64 zone_offset(const i64* zone, u32 count, i64 second) {
+  return __ldg(zone + count + zone_period(zone, count, second));
+}
+
+// When clocks show `local`: how many times, the first of them and the last.
+struct ZoneMoments {
+  u32 count;
+  i64 first, last;
+};
+WL_DEVICE ZoneMoments zone_moments(const i64* zone, u32 count, i64 local) {
+  // No clock is further from UTC's.
+  const i64 furthest = 26 * 3600;
+  const u32 end = zone_period(zone, count, local + furthest);
+  ZoneMoments moments = {0, 0, 0};
+  for (u32 period = zone_period(zone, count, local - furthest); period <= end; ++period) {
+    const i64 moment = local - __ldg(zone + count + period);
+    if (zone_period(zone, count, moment) != period) continue;
+    if (moments.count == 0) moments.first = moment;
+    moments.last = moment;
+    ++moments.count;
+  }
+  return moments;
+}
+
+// The moment that the start of a span is cut to, for a value whose own offset is `offset`. What has no moment is sought three hours
+// before, which callers know to have one.
+WL_DEVICE i64 zone_start(const i64* zone, u32 count, i64 local, i64 offset) {
+  const ZoneMoments moments = zone_moments(zone, count, local);
+  if (moments.count == 0) return zone_moments(zone, count, local - 3 * 3600).first + 3 * 3600;
+  return local - moments.first == offset ? moments.first : moments.last;
+}

@@ -19,7 +19,7 @@ use datafusion_proto::protobuf::PhysicalPlanNode;
 use prost::Message;
 use warpline_gpu::exec::{GpuFragmentExec, TimeLimitExec};
 use warpline_gpu::tables::InputExec;
-use warpline_planner::decorrelate::{ONE_ROW, one_row};
+use warpline_planner::decorrelate::{LAST_KNOWN, ONE_ROW, last_known, one_row};
 use warpline_planner::structs;
 use warpline_planner::{CpuOperator, PlacementReportExec, WarplineConfig};
 
@@ -345,7 +345,10 @@ impl PhysicalExtensionCodec for WarplineCodec {
     }
 
     fn try_decode_udwf(&self, name: &str, buf: &[u8]) -> Result<Arc<WindowUDF>> {
-        self.others.try_decode_udwf(name, buf)
+        match name {
+            LAST_KNOWN => Ok(last_known()),
+            _ => self.others.try_decode_udwf(name, buf),
+        }
     }
 
     fn try_encode_udwf(&self, node: &WindowUDF, buf: &mut Vec<u8>) -> Result<()> {

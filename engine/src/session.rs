@@ -14,6 +14,7 @@ use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::future::BoxFuture;
+use warpline_planner::dependencies::RelationDependencies;
 use warpline_planner::filter_pushdown::physical_rules;
 use warpline_planner::{ByteSize, WarplineConfig, logical_rules};
 use warpline_tpch::{QueryEngine, QueryRun};
@@ -411,6 +412,7 @@ impl WarplineSessionBuilder {
             SessionStateBuilder::new()
                 .with_config(config)
                 .with_runtime_env(Arc::clone(&runtime))
+                .with_relation_planners(vec![Arc::new(RelationDependencies)])
                 .with_optimizer_rules(logical_rules::optimizer_rules())
                 .with_physical_optimizer_rules(physical_rules())
                 .with_default_features()

@@ -1,7 +1,8 @@
 //! Durations that are compared with intervals: `ts - lag(ts) OVER w > INTERVAL '30 minutes'`.
 //!
-//! DataFusion makes an interval of the duration, whose months and days are none, and compares months first, then days, then nanoseconds.
-//! Against a constant that is a comparison of durations, or known: no duration is as much as a day.
+//! DataFusion makes an interval of the duration, whose months and days are none, and compares months first, then days, then nanoseconds:
+//! no duration is as much as a day. Here a day has 24 hours and a month 30 days, as PostgreSQL has it, and a comparison with a constant is
+//! one of durations.
 
 use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit, TimeUnit};
 use datafusion::common::config::ConfigOptions;
@@ -119,7 +120,10 @@ fn compared(left: &Expr, op: Operator, right: &Expr, schema: &DFSchema) -> Optio
         days,
         nanoseconds,
     } = *constant;
-    let tick = nanoseconds_of(unit);
+    const DAY: i128 = 86_400_000_000_000;
+    let tick = i128::from(nanoseconds_of(unit));
+    let days = i128::from(months) * 30 + i128::from(days);
+    let nanoseconds = days * DAY + i128::from(nanoseconds);
     let (ticks, rest) = (nanoseconds.div_euclid(tick), nanoseconds.rem_euclid(tick));
     // What lies between two ticks is more than the lower one, and less than the upper.
     let op = match op {
@@ -128,15 +132,15 @@ fn compared(left: &Expr, op: Operator, right: &Expr, schema: &DFSchema) -> Optio
         op => op,
     };
     let is_equality = matches!(op, Operator::Eq | Operator::NotEq);
-    if (months, days) == (0, 0) && !(rest > 0 && is_equality) {
+    if let (Ok(ticks), false) = (i64::try_from(ticks), rest > 0 && is_equality) {
         let ticks = Expr::Literal(duration(ticks, unit), None);
         let compared = BinaryExpr::new(Box::new(value), op, Box::new(ticks));
         return Some(Expr::BinaryExpr(compared));
     }
     let holds = match is_equality {
         true => is_less,
-        // Every duration is less than a day, and more than a day before.
-        false => is_less == ((months, days) > (0, 0)),
+        // Every duration is less than what is more than all of them.
+        false => is_less == (ticks > 0),
     };
     when(value.is_not_null(), lit(holds)).end().ok()
 }
@@ -184,10 +188,18 @@ mod tests {
             ),
             (
                 "a - b < interval '1' day",
+                "t.a - t.b < DurationMicrosecond(\"86400000000\")",
+            ),
+            (
+                "a - b >= interval '1 month 1 second'",
+                "t.a - t.b >= DurationMicrosecond(\"2592001000000\")",
+            ),
+            (
+                "a - b < interval '300000' year",
                 "CASE WHEN t.a - t.b IS NOT NULL THEN Boolean(true) END",
             ),
             (
-                "a - b >= interval '1' month",
+                "a - b <= interval '-300000' year",
                 "CASE WHEN t.a - t.b IS NOT NULL THEN Boolean(false) END",
             ),
         ] {

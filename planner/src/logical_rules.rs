@@ -9,35 +9,39 @@ use datafusion::functions::core::input_file_name::InputFileNameFunc;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::{AnalyzerRule, ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 
+use crate::dependencies::WithDependencies;
 use crate::{Decorrelation, Durations, StructNulls, WindowFilters};
 
 /// The rules of a session with a device. They come behind DataFusion's own.
 pub fn rules() -> [Arc<dyn AnalyzerRule + Send + Sync>; 4] {
-    let [fields, subqueries] = rules_of_answers();
-    [
-        Arc::new(WindowFilters),
-        Arc::new(Durations),
-        fields,
-        subqueries,
-    ]
+    let [durations, fields, subqueries] = rules_of_answers();
+    [Arc::new(WindowFilters), durations, fields, subqueries]
 }
 
 /// Those among them that decide what is answered: where DataFusion refuses, or answers what SQL does not say.
-pub fn rules_of_answers() -> [Arc<dyn AnalyzerRule + Send + Sync>; 2] {
-    [Arc::new(StructNulls), Arc::new(Decorrelation)]
+pub fn rules_of_answers() -> [Arc<dyn AnalyzerRule + Send + Sync>; 3] {
+    [
+        Arc::new(Durations),
+        Arc::new(StructNulls),
+        Arc::new(Decorrelation),
+    ]
 }
 
 /// DataFusion's rules of the optimizer. Those that take leaves of expressions out, down to their table, do so for what only the scan
 /// of a file knows, its name and the numbers of its rows. Fields of structs stay where they are: some queries have no plan otherwise
-/// (`No field named "upper(__datafusion_extracted_2)"`), and fragments find the fields there.
+/// (`No field named "upper(__datafusion_extracted_2)"`), and fragments find the fields there. Those that ask which columns determine others
+/// are told what holds ([`crate::dependencies`]).
 pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let rules = Optimizer::new().rules.into_iter();
     rules
-        .map(|rule| match rule.name() {
-            "extract_leaf_expressions" | "push_down_leaf_projections" => {
-                Arc::new(WhereFilesAreAsked { rule })
+        .map(|rule| -> Arc<dyn OptimizerRule + Send + Sync> {
+            match rule.name() {
+                "extract_leaf_expressions" | "push_down_leaf_projections" => {
+                    Arc::new(WhereFilesAreAsked { rule })
+                }
+                name if WithDependencies::asks(name) => Arc::new(WithDependencies { rule }),
+                _ => rule,
             }
-            _ => rule,
         })
         .collect()
 }

@@ -6,14 +6,20 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::Statement;
 
-use crate::{as_of, order_keys, output_names, synonyms};
+use crate::{
+    as_of, distinct_from, interval_products, lag_defaults, order_keys, output_names,
+    row_subqueries, synonyms,
+};
 
 /// Most changes of one statement: each is for another name.
 const MOST_CHANGES: usize = 32;
 
 /// The plan of a statement. Where names in it are ambiguous, that of the same with its sort keys apart ([`order_keys`]); where
 /// output columns bear one name, with names of their own ([`output_names`]); where functions are called as other systems call them,
-/// with those that DataFusion has ([`synonyms`]); of joins with the nearest row ([`as_of`]), that with lateral ones.
+/// with those that DataFusion has ([`synonyms`]); of joins with the nearest row ([`as_of`]), that with lateral ones; of rows that are sought
+/// in subqueries ([`row_subqueries`]), that with EXISTS; of products of intervals ([`interval_products`]), that with durations. What
+/// the parser reads otherwise than SQL says ([`distinct_from`]), and defaults of `lag` that are no constants ([`lag_defaults`]), are
+/// changed before.
 ///
 /// # Errors
 /// What DataFusion reports.
@@ -27,6 +33,11 @@ async fn planned(
     statement: DfStatement,
 ) -> Result<(LogicalPlan, DfStatement)> {
     let mut statement = statement;
+    if changed(&mut statement, &distinct_from::end_before_and) {
+        let dialect = state.config_options().sql_parser.dialect;
+        statement = state.sql_to_statement(&statement.to_string(), &dialect)?;
+    }
+    changed(&mut statement, &lag_defaults::as_cases);
     for _ in 0..MOST_CHANGES {
         let mut again = statement.clone();
         let error = match state.statement_to_plan(statement).await {
@@ -40,7 +51,11 @@ async fn planned(
             || output_names::repeated(&error).is_some_and(|name| {
                 changed(&mut again, &|inner| output_names::set_apart(inner, &name))
             })
-            || as_of::is_unsupported(&error) && changed(&mut again, &as_of::as_lateral);
+            || as_of::is_unsupported(&error) && changed(&mut again, &as_of::as_lateral)
+            || row_subqueries::is_unsupported(&error)
+                && changed(&mut again, &row_subqueries::as_exists)
+            || interval_products::is_unsupported(&error)
+                && changed(&mut again, &interval_products::as_durations);
         if !is_other {
             return Err(error);
         }
@@ -78,5 +93,21 @@ fn changed(statement: &mut DfStatement, change: &dyn Fn(&mut Statement) -> bool)
         DfStatement::Statement(statement) => change(statement),
         DfStatement::Explain(explain) => changed(&mut explain.statement, change),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+pub(crate) mod tests {
+    use arrow::util::pretty::pretty_format_batches;
+    use datafusion::prelude::SessionContext;
+
+    /// The answer to a text, as a table.
+    pub(crate) async fn answer(context: &SessionContext, sql: &str) -> String {
+        let plan = super::plan_text(&context.state(), sql).await;
+        let plan = plan.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let frame = context.execute_logical_plan(plan).await.unwrap();
+        let batches = frame.collect().await.unwrap();
+        pretty_format_batches(&batches).unwrap().to_string()
     }
 }

@@ -15,12 +15,37 @@ use datafusion::sql::sqlparser::parser::Parser;
 use crate::order_keys::{named, normal, some};
 
 /// A name, how many arguments, and what it is of these. `DISTINCT`, `FILTER`, `OVER` and an order are those of the call.
-pub(crate) const SYNONYMS: [(&str, usize, &str); 46] = [
+pub(crate) const SYNONYMS: [(&str, usize, &str); 53] = [
     ("approx_count_distinct", 1, "approx_distinct($1)"),
+    (
+        "arg_max",
+        2,
+        "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY $2 DESC NULLS LAST)",
+    ),
+    (
+        "arg_min",
+        2,
+        "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY $2 ASC NULLS LAST)",
+    ),
     ("ceiling", 1, "ceil($1)"),
     ("charindex", 2, "strpos($2, $1)"),
     ("count_if", 1, "count(CASE WHEN $1 THEN 1 END)"),
     ("countif", 1, "count(CASE WHEN $1 THEN 1 END)"),
+    (
+        "date_diff",
+        3,
+        "CASE lower($1) \
+         WHEN 'day' THEN CAST($3 AS DATE) - CAST($2 AS DATE) \
+         WHEN 'week' THEN (CAST(date_trunc('week', CAST($3 AS TIMESTAMP)) AS DATE) - CAST(date_trunc('week', CAST($2 AS TIMESTAMP)) AS DATE)) / 7 \
+         WHEN 'month' THEN CAST((date_part('year', $3) - date_part('year', $2)) * 12 + date_part('month', $3) - date_part('month', $2) AS BIGINT) \
+         WHEN 'quarter' THEN CAST((date_part('year', $3) - date_part('year', $2)) * 4 + date_part('quarter', $3) - date_part('quarter', $2) AS BIGINT) \
+         WHEN 'year' THEN CAST(date_part('year', $3) - date_part('year', $2) AS BIGINT) \
+         WHEN 'hour' THEN CAST((date_part('epoch', date_trunc('hour', CAST($3 AS TIMESTAMP))) - date_part('epoch', date_trunc('hour', CAST($2 AS TIMESTAMP)))) / 3600 AS BIGINT) \
+         WHEN 'minute' THEN CAST((date_part('epoch', date_trunc('minute', CAST($3 AS TIMESTAMP))) - date_part('epoch', date_trunc('minute', CAST($2 AS TIMESTAMP)))) / 60 AS BIGINT) \
+         WHEN 'second' THEN CAST(date_part('epoch', date_trunc('second', CAST($3 AS TIMESTAMP))) - date_part('epoch', date_trunc('second', CAST($2 AS TIMESTAMP))) AS BIGINT) \
+         END",
+    ),
+    ("datediff", 2, "CAST($1 AS DATE) - CAST($2 AS DATE)"),
     ("day", 1, "date_part('day', $1)"),
     ("dayname", 1, "to_char($1, '%A')"),
     ("dayofmonth", 1, "date_part('day', $1)"),
@@ -47,7 +72,17 @@ pub(crate) const SYNONYMS: [(&str, usize, &str); 46] = [
     ("listagg", 1, "string_agg($1, '')"),
     ("listagg", 2, "string_agg($1, $2)"),
     ("locate", 2, "strpos($2, $1)"),
+    (
+        "max_by",
+        2,
+        "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY $2 DESC NULLS LAST)",
+    ),
     ("mid", 3, "substr($1, $2, $3)"),
+    (
+        "min_by",
+        2,
+        "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY $2 ASC NULLS LAST)",
+    ),
     ("minute", 1, "date_part('minute', $1)"),
     ("mod", 2, "$1 % $2"),
     ("month", 1, "date_part('month', $1)"),
@@ -64,6 +99,13 @@ pub(crate) const SYNONYMS: [(&str, usize, &str); 46] = [
     ("variance_samp", 1, "var_samp($1)"),
     ("week", 1, "date_part('week', $1)"),
     ("weekofyear", 1, "date_part('week', $1)"),
+    (
+        "width_bucket",
+        4,
+        "CASE WHEN $2 < $3 AND $1 < $2 OR $2 > $3 AND $1 > $2 THEN 0 \
+         WHEN $2 < $3 AND $1 >= $3 OR $2 > $3 AND $1 <= $3 THEN CAST($4 AS INT) + 1 \
+         ELSE CAST(floor((CAST($1 AS DOUBLE) - CAST($2 AS DOUBLE)) * $4 / (CAST($3 AS DOUBLE) - CAST($2 AS DOUBLE))) AS INT) + 1 END",
+    ),
     ("year", 1, "date_part('year', $1)"),
     ("zeroifnull", 1, "coalesce($1, 0)"),
 ];
@@ -203,19 +245,11 @@ impl VisitorMut for Arguments<'_> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use arrow::util::pretty::pretty_format_batches;
     use datafusion::prelude::SessionContext;
 
     use super::*;
     use crate::statements;
-
-    async fn answer(context: &SessionContext, sql: &str) -> String {
-        let plan = statements::plan_text(&context.state(), sql).await;
-        let plan = plan.unwrap_or_else(|error| panic!("{sql}: {error}"));
-        let frame = context.execute_logical_plan(plan).await.unwrap();
-        let batches = frame.collect().await.unwrap();
-        pretty_format_batches(&batches).unwrap().to_string()
-    }
+    use crate::statements::tests::answer;
 
     #[tokio::test]
     async fn every_synonym_is_what_it_says() {
@@ -234,6 +268,10 @@ mod tests {
                 "mod" => &["n", "3"],
                 "isnull" | "zeroifnull" | "sign" | "ceiling" => &["n", "7"],
                 "space" => &["abs(n)"],
+                "arg_max" | "arg_min" | "max_by" | "min_by" => &["s", "n"],
+                "date_diff" => &["'month'", "d", "TIMESTAMP '2024-03-01'"],
+                "datediff" => &["DATE '2024-03-01'", "d"],
+                "width_bucket" => &["n", "-4", "4", "4"],
                 "replicate" => &["s", "2"],
                 "strftime" => &["d", "'%Y %j'"],
                 "variance" | "variance_pop" | "variance_samp" | "first" | "last" => &["n"],

@@ -33,7 +33,7 @@ use warpline_gpu::graph::list_of;
 
 use crate::reason::{Reason, refuse};
 
-pub(crate) use calendar::nanoseconds_of;
+pub(crate) use calendar::{is_utc, nanoseconds_of};
 pub use fields::FieldColumns;
 pub(crate) use fields::{Access, with_columns};
 

@@ -238,6 +238,34 @@ fn subqueries_of_several_rows_are_errors_elsewhere() {
     });
 }
 
+/// The nearest row is found by a window function that other sessions do not have registered.
+#[test]
+fn nearest_rows_are_found_elsewhere() {
+    on_a_large_stack(async || {
+        let (gpu, cpu) = (device(DeviceChoice::Emulator), device(DeviceChoice::Cpu));
+        let home = filled(&gpu);
+        let converter = DefaultPhysicalProtoConverter {};
+        let sql = "SELECT w.k, (SELECT b.v FROM t b WHERE b.v <= w.k ORDER BY b.v DESC, b.k LIMIT 1) AS c \
+                   FROM (VALUES (1), (5), (NULL)) AS w(k) ORDER BY w.k";
+        let plan = physical(&home, sql).await;
+        let mut answers = Vec::new();
+        for receiver in [&gpu, &cpu] {
+            let context = worker(receiver);
+            let (from, to) = (WarplineCodec::new(&gpu), WarplineCodec::new(receiver));
+            let arrived = send(&plan, &from, &to, &context.task_ctx(), &converter);
+            let arrived = arrived.expect("a plan");
+            if !receiver.is_in_use() {
+                let text = text(&arrived);
+                assert!(text.contains("warpline_last_known"), "{text}");
+            }
+            let rows = collect(arrived, context.task_ctx()).await.expect("rows");
+            let rows = arrow::util::pretty::pretty_format_batches(&rows);
+            answers.push(rows.expect("text").to_string());
+        }
+        assert_eq!(answers[0], answers[1]);
+    });
+}
+
 #[test]
 fn a_required_gpu_is_required_elsewhere() {
     on_a_large_stack(async || {

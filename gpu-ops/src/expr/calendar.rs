@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::Zone;
+
 /// Calendar fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DatePart {
@@ -106,6 +108,35 @@ pub enum Calendar {
         /// DataFusion calculates in nanoseconds, whatever the type: values that have none in 64 bits are for the CPU.
         in_nanoseconds: bool,
     },
+    /// What the clocks of a zone show: a timestamp of the zone becomes one of none.
+    Local(Zone),
+    /// When the clocks of a zone show it: a timestamp without zone becomes one of the zone. A time that they show twice or never is a
+    /// fault, or NULL.
+    Moment {
+        /// The zone.
+        zone: Zone,
+        /// NULL, not a fault.
+        safe: bool,
+    },
+    /// To the moment when a zone's clocks show the start of a span. Of two such moments the one with the value's own offset, else the
+    /// later one; where there is none, as long after three hours earlier as that is by the clock.
+    LocalStart {
+        /// The zone.
+        zone: Zone,
+        /// Of what the start.
+        span: LocalSpan,
+    },
+}
+
+/// Spans whose start depends on the zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LocalSpan {
+    /// An hour by the clock.
+    Hour,
+    /// From midnight.
+    Day,
+    /// A span of the calendar.
+    Calendar(Span),
 }
 
 impl fmt::Display for Calendar {
@@ -113,10 +144,32 @@ impl fmt::Display for Calendar {
         match self {
             Self::Shift { months: 0, ticks } => write!(f, "{ticks:+} ticks "),
             Self::Shift { months, ticks } => write!(f, "{months:+} months, {ticks:+} ticks "),
-            Self::Truncate(span) => {
-                write!(f, "start of the {}", format!("{span:?}").to_lowercase())
-            }
+            Self::Truncate(span) => write!(f, "start of the {span}"),
+            Self::Local(zone) => write!(f, "local time of {zone} "),
+            Self::Moment { zone, .. } => write!(f, "moment of the local time in {zone} "),
+            Self::LocalStart { zone, span } => write!(f, "start of the {span} in {zone} "),
             Self::Bin { stride, origin, .. } => write!(f, "bin of {stride} ticks from {origin} "),
+        }
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Week => "week",
+            Self::Month => "month",
+            Self::Quarter => "quarter",
+            Self::Year => "year",
+        })
+    }
+}
+
+impl fmt::Display for LocalSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hour => f.write_str("hour"),
+            Self::Day => f.write_str("day"),
+            Self::Calendar(span) => span.fmt(f),
         }
     }
 }

@@ -3,7 +3,7 @@
 use arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;
 
-use super::{BinaryOp, Expr, Node};
+use super::{BinaryOp, Calendar, Expr, Node};
 
 impl Expr {
     /// Can evaluation fail for some values of the columns? Such an expression may only see rows that SQL shows it: it runs
@@ -24,6 +24,10 @@ impl Expr {
             Node::Negate(value) => {
                 matches!(self.data_type, DataType::Decimal128(..)) || value.may_fault()
             }
+            Node::Calendar {
+                function: Calendar::Moment { safe: false, .. },
+                ..
+            } => true,
             Node::Not(value)
             | Node::IsNull(value)
             | Node::IsNotNull(value)
@@ -94,6 +98,12 @@ impl BinaryOp {
 fn cast_may_fault(from: &DataType, to: &DataType) -> bool {
     use DataType::*;
     if from == to || matches!(from, Boolean | Null) || matches!(to, Boolean | Float32 | Float64) {
+        return false;
+    }
+    // A moment that is counted in as few ticks, or in fewer.
+    if let (Timestamp(fine, _), Timestamp(coarse, _)) = (from, to)
+        && coarse <= fine
+    {
         return false;
     }
     let bits = |t: &DataType| t.primitive_width().map(|bytes| bytes * 8);

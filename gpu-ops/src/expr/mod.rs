@@ -9,13 +9,15 @@ mod display;
 mod evaluate;
 mod faults;
 mod math;
+mod zone;
 
-pub use calendar::{Calendar, DatePart, Span};
+pub use calendar::{Calendar, DatePart, LocalSpan, Span};
 pub use display::Named;
 pub use evaluate::evaluate_strings;
 pub(crate) use evaluate::{evaluate_batch, one_null};
 pub use faults::is_same_ticks;
 pub use math::MathFunction;
+pub use zone::{Period, Zone};
 
 use std::sync::Arc;
 
@@ -92,7 +94,7 @@ pub enum Node {
         /// A date, a time, or a timestamp without time zone.
         value: Box<Expr>,
     },
-    /// A date, time or timestamp moved to another one of its type.
+    /// A date, time or timestamp moved to another one of its type, or a timestamp of a zone made one of none, or the other way round.
     Calendar {
         /// How it is moved.
         function: Calendar,

@@ -4,7 +4,7 @@ use warpline_cuda::kernels::{self, SCAN_SHARED_BYTES, SCAN_TILE, ScanArgs};
 
 use super::{BLOCK, RowCount, fill, grid, launch, scratch};
 use crate::device::{DevicePtr, LaunchConfig, Stream};
-use crate::error::Result;
+use crate::error::{GpuError, Result};
 use crate::runtime::Runtime;
 
 /// Tiles that one block goes over faster than words for many blocks are cleared.
@@ -17,7 +17,8 @@ const TILES_OF_ONE_BLOCK: u64 = 4;
 /// Words of `out` behind the total are left as they are. One kernel, at the speed of memory: see `scan.cu`.
 ///
 /// # Errors
-/// [`crate::GpuError::OutOfDeviceMemory`] for a word per 4096 counts, [`crate::GpuError::Device`] from the driver.
+/// [`GpuError::OutOfDeviceMemory`] for a word per 4096 counts, [`GpuError::Device`] from the driver, [`GpuError::Internal`] for other
+/// addresses.
 ///
 /// # Safety
 /// `counts` has `rows.most()` words, `out` one more.
@@ -34,6 +35,11 @@ pub unsafe fn exclusive_sum(
     } else {
         "exclusive_sum_u32"
     };
+    if (counts.0 | out.0) % 16 != 0 {
+        return Err(GpuError::Internal(
+            "sums of counts that do not begin at a multiple of 16 bytes".into(),
+        ));
+    }
     let kernel = runtime.builtin(name, 0, kernels::scan)?;
     let tiles = rows.most().div_ceil(SCAN_TILE);
     let mut args = ScanArgs {

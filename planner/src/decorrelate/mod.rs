@@ -11,6 +11,7 @@
 
 mod domain;
 mod joins;
+mod last_known;
 mod native;
 mod one_row;
 mod ordered;
@@ -30,6 +31,7 @@ use datafusion::common::{Column, DataFusionError, NullEquality, Result};
 use datafusion::logical_expr::{BinaryExpr, Expr, Join, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
 
+pub use last_known::{NAME as LAST_KNOWN, last_known};
 pub use one_row::{NAME as ONE_ROW, one_row};
 
 /// The rule of the analyzer that makes joins of subqueries. It comes after the types are known.

@@ -4,7 +4,7 @@ use std::slice::SliceIndex;
 
 use arrow::datatypes::{DataType, TimeUnit};
 use warpline_gpu::column::ColumnStatistics;
-use warpline_gpu::expr::{Calendar, DatePart, Expr, Node, Span};
+use warpline_gpu::expr::{Calendar, DatePart, Expr, LocalSpan, Node, Span};
 
 use crate::choose::zipf;
 use crate::rel::expr::columns;
@@ -170,6 +170,15 @@ pub(crate) fn of_expr(expr: &Expr, input: &Estimate) -> ColumnEstimate {
                 Calendar::Shift { .. } => 1.0,
                 Calendar::Bin { stride, .. } => *stride as f64,
                 Calendar::Truncate(span) => days(*span) * ticks_a_day(&expr.data_type),
+                Calendar::Local(_) | Calendar::Moment { .. } => 1.0,
+                Calendar::LocalStart { span, .. } => {
+                    let days = match span {
+                        LocalSpan::Hour => 1.0 / 24.0,
+                        LocalSpan::Day => 1.0,
+                        LocalSpan::Calendar(span) => days(*span),
+                    };
+                    days * ticks_a_day(&expr.data_type)
+                }
             };
             ColumnEstimate {
                 distinct: ((ticks / span).ceil() + 1.0).min(of.distinct),

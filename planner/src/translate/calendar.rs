@@ -9,6 +9,7 @@ use datafusion::functions::datetime::date_part::DatePartFunc;
 use datafusion::functions::datetime::date_trunc::DateTruncFunc;
 use datafusion::functions::datetime::from_unixtime::FromUnixtimeFunc;
 use datafusion::functions::datetime::to_date::ToDateFunc;
+use datafusion::functions::datetime::to_local_time::ToLocalTimeFunc;
 use datafusion::functions::datetime::to_timestamp::{
     ToTimestampFunc, ToTimestampMicrosFunc, ToTimestampMillisFunc, ToTimestampNanosFunc,
     ToTimestampSecondsFunc,
@@ -18,7 +19,7 @@ use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::scalar::ScalarValue;
-use warpline_gpu::expr::{BinaryOp, Calendar, DatePart, Expr, Node, Span};
+use warpline_gpu::expr::{BinaryOp, Calendar, DatePart, Expr, LocalSpan, Node, Span, Zone};
 
 use super::cast::converted;
 use super::{Scope, boxed, node};
@@ -53,7 +54,8 @@ pub(super) fn function(
         || function.is::<ToDateFunc>();
     let unix = function.is::<ToUnixtimeFunc>();
     let nanoseconds = function.is::<ToTimestampFunc>();
-    if !(casts || unix || nanoseconds) {
+    let local_time = function.is::<ToLocalTimeFunc>();
+    if !(casts || unix || nanoseconds || local_time) {
         return Ok(None);
     }
     let name = expr.name();
@@ -64,6 +66,9 @@ pub(super) fn function(
     let from = value.data_type.clone();
     let number =
         from.is_integer() || from.is_floating() && !nanoseconds && !function.is::<ToDateFunc>();
+    if local_time {
+        return local(value).map(|value| Some(value.node));
+    }
     let time = matches!(from, DataType::Timestamp(..))
         || matches!(from, DataType::Date32 | DataType::Date64) && !casts
         || matches!(from, DataType::Date32 | DataType::Date64) && function.is::<ToDateFunc>();
@@ -103,7 +108,12 @@ fn date_part(
         DatePart::Nanosecond => DataType::Int64,
         _ => DataType::Int32,
     };
-    let value = boxed(value, scope)?;
+    let value = node(value, scope)?;
+    // The epoch is the same in all zones.
+    let value = match part {
+        DatePart::Epoch => value,
+        _ => local(value)?,
+    };
     if let DataType::Duration(unit) = value.data_type
         && *data_type == expected
         && let Some(of) = part_of_duration(part, &value, unit)
@@ -111,8 +121,7 @@ fn date_part(
         return Ok(of.node);
     }
     let possible = match value.data_type {
-        DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, None) => true,
-        DataType::Timestamp(..) => part == DatePart::Epoch,
+        DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => true,
         DataType::Time32(_) | DataType::Time64(_) => part.is_of_time() || part == DatePart::Epoch,
         _ => false,
     };
@@ -122,6 +131,7 @@ fn date_part(
             value.data_type
         ));
     }
+    let value = Box::new(value);
     Ok(Node::DatePart { part, value })
 }
 
@@ -241,10 +251,10 @@ fn date_trunc(expr: &ScalarFunctionExpr, scope: &mut Scope<'_>) -> Result<Node, 
         _ => None,
     };
     let timestamp = matches!(value.data_type, DataType::Timestamp(..));
-    let zoned = matches!(value.data_type, DataType::Timestamp(_, Some(_)));
+    let zone = zone(&value.data_type)?;
+    let clocks = zone.filter(|zone| !zone.is_utc());
     if let Some(span) = fine {
-        // Hours of a zone may begin at any minute.
-        if zoned && span >= 3_600_000_000_000 || !timestamp && span == DAY {
+        if !timestamp && span == DAY {
             return refuse(format!(
                 "date_trunc('{to}') of {} runs on the CPU",
                 value.data_type
@@ -253,10 +263,21 @@ fn date_trunc(expr: &ScalarFunctionExpr, scope: &mut Scope<'_>) -> Result<Node, 
         if span <= nanoseconds {
             return Ok(value.node);
         }
-        let function = Calendar::Bin {
-            stride: span / nanoseconds,
-            origin: 0,
-            in_nanoseconds: false,
+        // Hours of a zone may begin at any minute.
+        let coarse = span >= 3_600_000_000_000;
+        let function = match clocks {
+            Some(zone) if coarse => Calendar::LocalStart {
+                zone,
+                span: match span {
+                    DAY => LocalSpan::Day,
+                    _ => LocalSpan::Hour,
+                },
+            },
+            _ => Calendar::Bin {
+                stride: span / nanoseconds,
+                origin: 0,
+                in_nanoseconds: coarse && zone.is_some(),
+            },
         };
         return Ok(Node::Calendar { function, value });
     }
@@ -267,16 +288,20 @@ fn date_trunc(expr: &ScalarFunctionExpr, scope: &mut Scope<'_>) -> Result<Node, 
         "year" => Span::Year,
         _ => return refuse(format!("date_trunc('{to}') runs on the CPU")),
     };
-    if zoned || !timestamp {
+    if !timestamp {
         return refuse(format!(
             "date_trunc('{to}') of {} runs on the CPU",
             value.data_type
         ));
     }
-    Ok(Node::Calendar {
-        function: Calendar::Truncate(span),
-        value,
-    })
+    let function = match clocks {
+        Some(zone) => Calendar::LocalStart {
+            zone,
+            span: LocalSpan::Calendar(span),
+        },
+        None => Calendar::Truncate(span),
+    };
+    Ok(Node::Calendar { function, value })
 }
 
 fn date_bin(expr: &ScalarFunctionExpr, scope: &mut Scope<'_>) -> Result<Node, Reason> {
@@ -284,15 +309,16 @@ fn date_bin(expr: &ScalarFunctionExpr, scope: &mut Scope<'_>) -> Result<Node, Re
     let (stride, value, origin) = match expr.args() {
         [stride, value] => (stride, value, 0),
         [stride, value, origin] => match constant(origin) {
-            Some(ScalarValue::TimestampNanosecond(Some(origin), None)) => (stride, value, *origin),
+            Some(ScalarValue::TimestampNanosecond(Some(origin), _)) => (stride, value, *origin),
             _ => return Err(reason()),
         },
         _ => return Err(reason()),
     };
     let stride = constant(stride).and_then(interval).ok_or_else(reason)?;
     let value = boxed(value, scope)?;
+    // Of all zones by the ticks of UTC.
     let nanoseconds = match value.data_type {
-        DataType::Timestamp(_, None) => nanoseconds_a_tick(&value.data_type),
+        DataType::Timestamp(..) => nanoseconds_a_tick(&value.data_type),
         _ => None,
     };
     let days = i64::from(stride.days).checked_mul(DAY);
@@ -353,9 +379,10 @@ pub(super) fn arithmetic(
     let ticks = match data_type {
         // What is less than a day is cut off, by its magnitude.
         DataType::Date32 => sign.checked_mul(days + nanoseconds / DAY),
-        DataType::Timestamp(_, zone) => {
+        DataType::Timestamp(..) => {
             // Days and months of a zone are not of the same length.
-            if zone.is_some() && (months != 0 || days != 0) {
+            let clocks = zone(data_type)?.is_some_and(|zone| !zone.is_utc());
+            if clocks && (months != 0 || days != 0) {
                 return Err(wrong());
             }
             let tick = nanoseconds_a_tick(data_type).ok_or_else(wrong)?;
@@ -400,6 +427,42 @@ fn difference(
     Ok(Some(
         binary(BinaryOp::Subtract, left, right, data_type.clone()).node,
     ))
+}
+
+/// The zone of a timestamp type; refuses those that Arrow does not know.
+pub(super) fn zone(data_type: &DataType) -> Result<Option<Zone>, Reason> {
+    let DataType::Timestamp(_, Some(name)) = data_type else {
+        return Ok(None);
+    };
+    match Zone::parse(name) {
+        Some(zone) => Ok(Some(zone)),
+        None => refuse(format!("the time zone {name} is not known")),
+    }
+}
+
+/// Is it a timestamp type whose zone is UTC?
+pub(crate) fn is_utc(data_type: &DataType) -> bool {
+    zone(data_type).is_ok_and(|zone| zone.is_some_and(Zone::is_utc))
+}
+
+/// What the clocks of its zone show at a timestamp; other values as they are.
+pub(super) fn local(value: Expr) -> Result<Expr, Reason> {
+    let (DataType::Timestamp(unit, _), Some(zone)) = (&value.data_type, zone(&value.data_type)?)
+    else {
+        return Ok(value);
+    };
+    let data_type = DataType::Timestamp(*unit, None);
+    if zone.is_utc() {
+        return Ok(cast(value, data_type));
+    }
+    let nullable = value.nullable;
+    let value = Box::new(value);
+    let function = Calendar::Local(zone);
+    Ok(Expr {
+        node: Node::Calendar { function, value },
+        data_type,
+        nullable,
+    })
 }
 
 /// Nanoseconds of a tick of a time or timestamp.

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::physical_expr::PhysicalExpr;
-use warpline_gpu::expr::{Expr, Node, is_same_ticks};
+use warpline_gpu::expr::{Calendar, Expr, Node, is_same_ticks};
 
+use super::calendar::{local, zone};
 use super::{Scope, is_decimal, node};
 use crate::reason::{Reason, refuse};
 
@@ -20,6 +21,36 @@ pub(super) fn cast(
 
 /// `value` as one of the type `to`.
 pub(super) fn converted(value: Expr, to: &DataType, safe: bool) -> Result<Expr, Reason> {
+    let from = value.data_type.clone();
+    // From a zone Arrow keeps the moment, but for dates; into one it keeps what the clocks show.
+    let (zone_from, zone_to) = (zone(&from)?, zone(to)?);
+    if zone_from.is_some() && *to == DataType::Date32 {
+        return converted(local(value)?, to, safe);
+    }
+    let (DataType::Timestamp(unit, _), Some(zone), None) = (to, zone_to, zone_from) else {
+        return ticks(value, to, safe);
+    };
+    let calendar = matches!(
+        from,
+        DataType::Date32 | DataType::Date64 | DataType::Timestamp(..)
+    );
+    if !calendar || zone.is_utc() {
+        return ticks(value, to, safe);
+    }
+    let value = ticks(value, &DataType::Timestamp(*unit, None), safe)?;
+    let function = Calendar::Moment { zone, safe };
+    Ok(Expr {
+        nullable: value.nullable || safe,
+        data_type: to.clone(),
+        node: Node::Calendar {
+            function,
+            value: Box::new(value),
+        },
+    })
+}
+
+/// `value` as one of the type `to`, in UTC where it is a time.
+fn ticks(value: Expr, to: &DataType, safe: bool) -> Result<Expr, Reason> {
     let from = value.data_type.clone();
     let step = |value: Expr, to: &DataType| {
         let nullable = value.nullable || safe;
@@ -51,7 +82,7 @@ pub(super) fn converted(value: Expr, to: &DataType, safe: bool) -> Result<Expr, 
 fn supported(from: &DataType, to: &DataType) -> bool {
     use DataType::*;
     let number = |t: &DataType| t.is_integer() || is_decimal(t);
-    let calendar = |t: &DataType| matches!(t, Date32 | Date64 | Timestamp(_, None));
+    let calendar = |t: &DataType| matches!(t, Date32 | Date64 | Timestamp(..));
     let float = |t: &DataType| matches!(t, Float32 | Float64);
     let non_negative_scale =
         |t: &DataType| !matches!(t, Decimal32(_, s) | Decimal64(_, s) | Decimal128(_, s) if *s < 0);

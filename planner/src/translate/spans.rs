@@ -10,9 +10,9 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
 use datafusion::functions::datetime::date_bin::DateBinFunc;
-use datafusion::functions::datetime::date_trunc;
 use datafusion::functions::datetime::date_trunc::DateTruncFunc;
 use datafusion::functions::datetime::to_char::ToCharFunc;
+use datafusion::functions::datetime::{date_trunc, to_local_time};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, lit};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
@@ -39,14 +39,23 @@ pub(super) fn cut_to_formats(
         let (true, [value, format]) = (call.fun().inner().is::<ToCharFunc>(), call.args()) else {
             return Ok(Transformed::no(e));
         };
-        let is_timestamp = matches!(value.data_type(schema)?, DataType::Timestamp(_, None));
-        let Some(span) = string(format).and_then(shown).filter(|_| is_timestamp) else {
+        let DataType::Timestamp(_, zone) = value.data_type(schema)? else {
             return Ok(Transformed::no(e));
         };
-        let arguments = vec![lit(span), Arc::clone(value)];
-        let options = Arc::new(ConfigOptions::default());
-        let cut = ScalarFunctionExpr::try_new(date_trunc(), arguments, schema, options)?;
-        let arguments = vec![Arc::new(cut) as _, Arc::clone(format)];
+        let Some(span) = string(format).and_then(shown) else {
+            return Ok(Transformed::no(e));
+        };
+        let call = |function, arguments| {
+            let options = Arc::new(ConfigOptions::default());
+            ScalarFunctionExpr::try_new(function, arguments, schema, options).map(Arc::new)
+        };
+        // Texts of these formats do not tell the zone.
+        let value: Arc<dyn PhysicalExpr> = match zone {
+            Some(_) => call(to_local_time(), vec![Arc::clone(value)])?,
+            None => Arc::clone(value),
+        };
+        let cut = call(date_trunc(), vec![lit(span), value])?;
+        let arguments = vec![cut as _, Arc::clone(format)];
         Ok(Transformed::yes(e.with_new_children(arguments)?))
     })?;
     Ok(cut.data)

@@ -174,6 +174,9 @@ impl Emitter<'_> {
                     max: start(input.range.max),
                 })
             }
+            Calendar::Local(_) | Calendar::Moment { .. } | Calendar::LocalStart { .. } => {
+                return self.in_zone(function, input, data_type);
+            }
         };
         let through_nanoseconds = match function {
             Calendar::Shift { .. } => {
@@ -181,6 +184,7 @@ impl Emitter<'_> {
             }
             Calendar::Truncate(_) => matches!(data_type, DataType::Timestamp(..)),
             Calendar::Bin { in_nanoseconds, .. } => in_nanoseconds,
+            _ => false,
         };
         let beyond = || {
             GpuError::Unsupported(format!(
@@ -232,12 +236,7 @@ impl Emitter<'_> {
             }
             Calendar::Truncate(span) => {
                 self.state.calendar = true;
-                let name = match span {
-                    Span::Week => "first_of_week",
-                    Span::Month => "first_of_month",
-                    Span::Quarter => "first_of_quarter",
-                    Span::Year => "first_of_year",
-                };
+                let name = first_of_span(span);
                 let day = self.day(&input, per_day);
                 format!("(i64){name}({day}) * {per_day}ll")
             }
@@ -250,6 +249,7 @@ impl Emitter<'_> {
                 let (stride, origin) = (self.integer(stride.into()), self.integer(origin.into()));
                 format!("{tick} - floor_mod({tick} - (i64){origin}, (i64){stride})")
             }
+            _ => tick,
         };
         let text = self.bind(CType::I64, text);
         Ok(Value {
@@ -272,6 +272,16 @@ impl Emitter<'_> {
             min: moved(range.min) - per_day + 1,
             max: moved(range.max) + per_day - 1,
         })
+    }
+}
+
+/// The function of `calendar.cuh` that gives the first day of the span that a day is in.
+pub(super) fn first_of_span(span: Span) -> &'static str {
+    match span {
+        Span::Week => "first_of_week",
+        Span::Month => "first_of_month",
+        Span::Quarter => "first_of_quarter",
+        Span::Year => "first_of_year",
     }
 }
 

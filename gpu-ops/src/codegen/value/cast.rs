@@ -23,12 +23,12 @@ fn decimal(data_type: &DataType) -> Option<(u8, i8)> {
     }
 }
 
-/// Ticks a day of a date or a timestamp without time zone.
+/// Ticks a day of a date or a timestamp, which counts them in UTC.
 fn ticks_per_day(data_type: &DataType) -> Option<i128> {
     match data_type {
         DataType::Date32 => Some(1),
         DataType::Date64 => Some(86_400_000),
-        DataType::Timestamp(unit, None) => Some(86_400 * units_per_second(unit)),
+        DataType::Timestamp(unit, _) => Some(86_400 * units_per_second(unit)),
         _ => None,
     }
 }

@@ -9,3 +9,4 @@ pub(in crate::codegen) mod filter;
 pub(in crate::codegen) mod math;
 pub(in crate::codegen) mod operators;
 pub(in crate::codegen) mod scalar;
+mod zone;

@@ -52,10 +52,11 @@ pub(in crate::exec) fn gather_texts(
     stream: &Stream,
 ) -> Result<Vec<ArrayRef>> {
     let mut chosen = Vec::with_capacity(texts.len());
-    let mut count = 0;
+    let mut count: usize = 0;
     for text in texts {
-        let first = count;
-        count += text.rows + 1;
+        // Sums are written two at a time.
+        let first = count.next_multiple_of(2);
+        count = first + text.rows + 1;
         let valid = text.valid.map(|(address, _)| address);
         chosen.push((text.chosen(runtime, stream, valid)?, first..count));
     }

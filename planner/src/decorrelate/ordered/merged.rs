@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::Column;
-use datafusion::logical_expr::expr::{
-    NullTreatment, Sort as SortExpr, WindowFunction, WindowFunctionParams,
-};
+use datafusion::logical_expr::expr::{Sort as SortExpr, WindowFunction, WindowFunctionParams};
 use datafusion::logical_expr::{
     Expr, ExprSchemable, JoinType, LogicalPlan, Projection, Union, Window, WindowFrame,
     WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition, lit,
@@ -154,7 +152,6 @@ impl Merged {
         args: Vec<Expr>,
         range: &Range,
         ties: Vec<SortExpr>,
-        null_treatment: Option<NullTreatment>,
     ) -> WindowFunction {
         let order = Expr::Column(self.order.clone()).sort(range.is_up_to(), false);
         let side = Expr::Column(self.side.clone()).sort(range.is_inclusive(), false);
@@ -172,7 +169,7 @@ impl Merged {
                     WindowFrameBound::CurrentRow,
                 ),
                 filter: None,
-                null_treatment,
+                null_treatment: None,
                 distinct: false,
             },
         }

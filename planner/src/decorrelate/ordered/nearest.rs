@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use datafusion::common::Column;
 use datafusion::functions::expr_fn::coalesce;
-use datafusion::functions_window::nth_value::last_value_udwf;
-use datafusion::logical_expr::expr::{NullTreatment, Sort as SortExpr};
+use datafusion::logical_expr::expr::Sort as SortExpr;
 use datafusion::logical_expr::{
     Expr, ExprSchemable, FetchType, Join, JoinType, LogicalPlan, Projection, SkipType,
     WindowFunctionDefinition, binary_expr, when,
@@ -14,7 +13,7 @@ use datafusion::scalar::ScalarValue;
 
 use super::super::domain::Outer;
 use super::super::push::{Push, Pushed, filtered};
-use super::super::{Made, Names, columns, named};
+use super::super::{Made, Names, columns, last_known, named};
 use super::meeting::{Range, over, own, projected};
 use super::merged::Values;
 
@@ -196,10 +195,9 @@ impl Push<'_> {
             .map(|(tie, column)| Expr::Column(column.clone()).sort(tie.asc, tie.nulls_first))
             .collect();
         let calls = merged.payload[..first_tie].iter().map(|column| {
-            let function = WindowFunctionDefinition::WindowUDF(last_value_udwf());
+            let function = WindowFunctionDefinition::WindowUDF(last_known());
             let argument = vec![Expr::Column(column.clone())];
-            let ignoring = Some(NullTreatment::IgnoreNulls);
-            merged.before(function, argument, range, ties.clone(), ignoring)
+            merged.before(function, argument, range, ties.clone())
         });
         let calls: Vec<_> = calls.collect();
         let names = calls.iter().map(|_| self.names.next("nearest")).collect();

@@ -58,7 +58,7 @@ impl Push<'_> {
         let calls: Vec<WindowFunction> = calls
             .map(|(function, arguments)| {
                 let arguments = columns(&merged.payload[arguments]);
-                merged.before(function, arguments, range, vec![], None)
+                merged.before(function, arguments, range, vec![])
             })
             .collect();
         let names = calls.iter().map(|_| self.names.next_running()).collect();

@@ -344,7 +344,7 @@ pub(super) fn check_argument(
     argument: &Expr,
     return_type: &DataType,
 ) -> Result<(), Reason> {
-    use DataType::{Boolean, Duration, Float64, Int64, UInt64};
+    use DataType::{Boolean, Float64, Int64, UInt64};
     let extreme = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
     // The least one in some order is any one.
     if extreme && !call.fun().inner().is::<AnyValue>() {
@@ -366,8 +366,7 @@ pub(super) fn check_argument(
         }
         AggregateFunction::Min | AggregateFunction::Max => {
             data_type == return_type
-                && (is_string(data_type)
-                    || is_value(data_type) && !matches!(data_type, Boolean | Duration(_)))
+                && (is_string(data_type) || is_value(data_type) && *data_type != Boolean)
         }
     };
     if supported {

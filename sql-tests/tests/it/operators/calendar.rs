@@ -534,7 +534,7 @@ fn texts_of_spans() {
     );
 }
 
-/// A duration as an interval has nanoseconds alone: a day is more than any of them.
+/// A day has 24 hours there, a month 30 days.
 #[test]
 fn durations_against_intervals() {
     let fixture = near_times();

@@ -4,7 +4,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::*;
 use warpline_sql_tests::Fixture;
 
-use super::support::{Nulls, check_all, drawn, primitive};
+use super::support::{Nulls, check_all, drawn, primitive, row_numbers};
 
 const VALUES: [f64; 16] = [
     0.0,
@@ -129,4 +129,27 @@ fn outside_of_their_domains() {
     // Rows that a condition leaves out do not fail.
     fixture.check("SELECT CASE WHEN f >= 0 THEN sqrt(f) END AS v FROM t");
     fixture.check("SELECT sqrt(f) AS v FROM t WHERE f > 0");
+}
+
+/// What is a whole number is that, so that masks and buckets made of it are not one less.
+#[test]
+fn whole_numbers_stay_whole() {
+    let numbers = (0..64_i32).map(|n| Some(f64::from(n))).collect::<Vec<_>>();
+    let fixture = Fixture::device().table(
+        "t",
+        [
+            ("id", row_numbers(64)),
+            ("n", primitive::<Float64Type>(numbers)),
+        ],
+    );
+    check_all(
+        &fixture,
+        [
+            "SELECT id, CAST(power(2.0, n) AS BIGINT) AS two FROM t WHERE n < 62",
+            "SELECT id, CAST(power(10.0, n) AS BIGINT) AS ten, CAST(log10(power(10.0, n)) AS INT) AS l FROM t WHERE n <= 15",
+            "SELECT id, CAST(log2(power(2.0, n)) AS INT) AS l, CAST(power(n, 3.0) AS BIGINT) AS cube, CAST(cbrt(n * n * n) AS INT) AS root FROM t",
+            "SELECT id, CAST(power(3.0, n) AS BIGINT) AS three, CAST(1.0 / power(2.0, -n) AS BIGINT) AS part FROM t WHERE n < 33",
+        ]
+        .map(String::from),
+    );
 }

@@ -19,3 +19,4 @@ mod sizes;
 mod strings;
 pub(crate) mod support;
 mod types;
+mod zones;

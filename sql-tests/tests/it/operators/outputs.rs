@@ -1,5 +1,8 @@
 //! Late evaluation: expressions of the output that kernels do not compute are computed as rows leave.
 
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, StringArray};
 use warpline_sql_tests::Fixture;
 
 use super::support::{Nulls, check_all, drawn, primitive, row_numbers, strings};
@@ -114,4 +117,35 @@ fn orders_that_read_it_stay_above() {
         format!("SELECT m, count(*) AS n FROM (SELECT {MADE} AS m FROM t) GROUP BY m"),
         "SELECT id, random() < 2 AS r, concat(CAST(f AS VARCHAR), CAST(random() < 2 AS VARCHAR)) AS m FROM t ORDER BY id".to_string(),
     ]);
+}
+
+/// Strings without a dictionary of several columns are fetched together, whatever the number of rows.
+#[test]
+fn several_texts_leave_together() {
+    for rows in [4_095_usize, 4_096, 4_097, 8_192, 12_288] {
+        let text = |salt: usize| {
+            let each = |row: usize| {
+                let filler = "lorem ipsum ".repeat(1 + row % 5);
+                (row % 11 != salt).then(|| format!("{filler}{}", row * 7 + salt))
+            };
+            Arc::new(StringArray::from_iter((0..rows).map(each))) as ArrayRef
+        };
+        let fixture = Fixture::device().table(
+            "t",
+            [
+                ("id", row_numbers(rows)),
+                ("a", text(1)),
+                ("b", text(2)),
+                ("c", text(3)),
+            ],
+        );
+        check_all(
+            &fixture,
+            [
+                "SELECT id, a, b, c FROM t WHERE id >= 0",
+                "SELECT id, b, c FROM t WHERE id % 2 = 0",
+            ]
+            .map(String::from),
+        );
+    }
 }

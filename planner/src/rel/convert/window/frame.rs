@@ -1,6 +1,6 @@
 //! Frames: which rows a function is over, as numbers of the window.
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::DataType;
 use datafusion::logical_expr::{WindowFrame, WindowFrameBound, WindowFrameUnits};
 use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::Expr;
@@ -10,6 +10,7 @@ use super::number::{greatest, int, least, plus};
 use super::rows::Ordered;
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::as_column;
+use crate::translate::{is_utc, nanoseconds_of};
 
 /// The rows of a frame: from the first to before the second.
 #[derive(Debug, Clone, PartialEq)]
@@ -184,10 +185,9 @@ fn distance(by: &ScalarValue, key: &DataType) -> Option<Distance> {
             let nanos = days * DAY_SECONDS * SECOND_NANOS + i128::from(by.nanoseconds);
             let per_unit = match key {
                 DataType::Date32 => DAY_SECONDS * SECOND_NANOS,
-                DataType::Timestamp(TimeUnit::Second, None) => SECOND_NANOS,
-                DataType::Timestamp(TimeUnit::Millisecond, None) => 1_000_000,
-                DataType::Timestamp(TimeUnit::Microsecond, None) => 1_000,
-                DataType::Timestamp(TimeUnit::Nanosecond, None) => 1,
+                // Days of a zone are not all as long.
+                DataType::Timestamp(_, Some(_)) if days != 0 && !is_utc(key) => return None,
+                DataType::Timestamp(unit, _) => nanoseconds_of(*unit).into(),
                 _ => return None,
             };
             (nanos % per_unit == 0).then_some(nanos / per_unit)?

@@ -26,6 +26,7 @@ use warpline_gpu::primitives::RunningCombine;
 
 use super::frame::{Bound, Frame};
 use super::{aggregate_of, check_filter};
+use crate::decorrelate::last_known;
 use crate::reason::{Reason, refuse};
 use crate::translate::is_decimal;
 
@@ -129,7 +130,8 @@ impl Function {
         if described.contains("is_reversed: true") {
             return refuse(format!("{} in reverse runs on the CPU", expr.name()));
         }
-        let ignores_nulls = described.contains("ignore_nulls: true");
+        let ignores_nulls =
+            described.contains("ignore_nulls: true") || is(function.fun(), &last_known());
         let (kind, frame) = standard_kind(function, expr.get_window_frame(), wanted)?;
         if !kind.is_of_peers() {
             check_ordered(expr)?;
@@ -271,7 +273,7 @@ fn standard_kind(
         (Kind::Lag(before, otherwise), Frame::WHOLE)
     } else if is(function, &first_value_udwf()) {
         (Kind::FirstValue, Frame::of(frame)?)
-    } else if is(function, &last_value_udwf()) {
+    } else if is(function, &last_value_udwf()) || is(function, &last_known()) {
         (Kind::LastValue, Frame::of(frame)?)
     } else if is(function, &nth_value_udwf()) {
         match integer(1)?.filter(|n| *n != 0 && *n != i64::MIN) {
