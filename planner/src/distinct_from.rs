@@ -12,6 +12,9 @@ pub(crate) fn end_before_and(statement: &mut Statement) -> bool {
     comparisons.changed
 }
 
+/// Makes a comparison of its sides.
+type Comparison = fn(Box<Expr>, Box<Expr>) -> Expr;
+
 struct Comparisons {
     changed: bool,
 }
@@ -20,7 +23,7 @@ impl VisitorMut for Comparisons {
     type Break = ();
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        let (left, right, make): (_, _, fn(Box<Expr>, Box<Expr>) -> Expr) = match expr {
+        let (left, right, make): (_, _, Comparison) = match expr {
             Expr::IsDistinctFrom(left, right) => (left, right, Expr::IsDistinctFrom),
             Expr::IsNotDistinctFrom(left, right) => (left, right, Expr::IsNotDistinctFrom),
             _ => return ControlFlow::Continue(()),

@@ -34,10 +34,9 @@ impl VisitorMut for Conditions {
     type Break = ();
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        for condition in [&mut select.selection, &mut select.having] {
-            if let Some(condition) = condition {
-                self.changed |= rewritten(condition);
-            }
+        let conditions = [&mut select.selection, &mut select.having];
+        for condition in conditions.into_iter().flatten() {
+            self.changed |= rewritten(condition);
         }
         ControlFlow::Continue(())
     }

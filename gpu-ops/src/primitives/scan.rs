@@ -35,7 +35,7 @@ pub unsafe fn exclusive_sum(
     } else {
         "exclusive_sum_u32"
     };
-    if (counts.0 | out.0) % 16 != 0 {
+    if !(counts.0 | out.0).is_multiple_of(16) {
         return Err(GpuError::Internal(
             "sums of counts that do not begin at a multiple of 16 bytes".into(),
         ));
