@@ -256,7 +256,7 @@ fn nearest_rows_are_found_elsewhere() {
             let arrived = arrived.expect("a plan");
             if !receiver.is_in_use() {
                 let text = text(&arrived);
-                assert!(text.contains("warpline_last_known"), "{text}");
+                assert!(text.contains("wdw=[__nearest"), "{text}");
             }
             let rows = collect(arrived, context.task_ctx()).await.expect("rows");
             let rows = arrow::util::pretty::pretty_format_batches(&rows);

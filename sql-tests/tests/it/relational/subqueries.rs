@@ -85,7 +85,7 @@ fn existence_of_other_values() {
             "m.b = l.b AND m.id <> l.id AND m.z > l.z",
             "m.b = l.b AND m.s <> l.s",
             "m.b = l.b AND m.f <> l.f",
-            "m.b IS NOT DISTINCT FROM l.b AND m.id > l.id",
+            "(m.b IS NOT DISTINCT FROM l.b) AND m.id > l.id",
         ] {
             queries.push(format!(
                 "SELECT id FROM l WHERE {exists} (SELECT 1 FROM l m WHERE {condition})"
