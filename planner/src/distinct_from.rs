@@ -1,52 +1,40 @@
 //! `a IS DISTINCT FROM b AND c`: the parser takes all that follows for the other side, where SQL ends it before AND and OR.
 
-use std::ops::ControlFlow;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement};
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, VisitMut, VisitorMut};
+use crate::replaced::replace;
 
 /// Ends such comparisons before AND and OR, in parentheses; whether there was one. What stands around them is still as it was
 /// read: the text of the statement has to be read again.
 pub(crate) fn end_before_and(statement: &mut Statement) -> bool {
-    let mut comparisons = Comparisons { changed: false };
-    let _: ControlFlow<()> = VisitMut::visit(statement, &mut comparisons);
-    comparisons.changed
+    replace(statement, ended)
 }
 
 /// Makes a comparison of its sides.
 type Comparison = fn(Box<Expr>, Box<Expr>) -> Expr;
 
-struct Comparisons {
-    changed: bool,
-}
-
-impl VisitorMut for Comparisons {
-    type Break = ();
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        let (left, right, make): (_, _, Comparison) = match expr {
-            Expr::IsDistinctFrom(left, right) => (left, right, Expr::IsDistinctFrom),
-            Expr::IsNotDistinctFrom(left, right) => (left, right, Expr::IsNotDistinctFrom),
-            _ => return ControlFlow::Continue(()),
-        };
-        let mut first = &mut **right;
-        let mut is_longer = false;
-        while let Expr::BinaryOp {
-            left,
-            op: BinaryOperator::And | BinaryOperator::Or | BinaryOperator::Xor,
-            ..
-        } = first
-        {
-            first = left;
-            is_longer = true;
-        }
-        if is_longer {
-            let compared = make(left.clone(), Box::new(first.clone()));
-            *first = Expr::Nested(Box::new(compared));
-            *expr = (**right).clone();
-            self.changed = true;
-        }
-        ControlFlow::Continue(())
+/// A comparison that has taken too much, in parentheses before the rest.
+fn ended(expr: &Expr) -> Option<Expr> {
+    let (left, right, make): (_, _, Comparison) = match expr {
+        Expr::IsDistinctFrom(left, right) => (left, right, Expr::IsDistinctFrom),
+        Expr::IsNotDistinctFrom(left, right) => (left, right, Expr::IsNotDistinctFrom),
+        _ => return None,
+    };
+    let mut all = right.as_ref().clone();
+    let mut first = &mut all;
+    let mut is_longer = false;
+    while let Expr::BinaryOp {
+        left,
+        op: BinaryOperator::And | BinaryOperator::Or | BinaryOperator::Xor,
+        ..
+    } = first
+    {
+        first = left;
+        is_longer = true;
     }
+    let compared = make(left.clone(), Box::new(first.clone()));
+    *first = Expr::Nested(Box::new(compared));
+    is_longer.then_some(all)
 }
 
 #[cfg(test)]

@@ -2,15 +2,11 @@
 //!
 //! Of spans without months it is a duration, `n` times as many nanoseconds, which is added to timestamps as the interval would be.
 
-use std::ops::ControlFlow;
-
 use arrow::compute::kernels::cast_utils::parse_interval_month_day_nano;
 use datafusion::error::DataFusionError;
-use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Interval, Statement, Value, VisitMut, VisitorMut,
-};
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Interval, Statement, Value};
+
+use crate::replaced::{expression, replace};
 
 /// Whether planning failed for such a product.
 pub(crate) fn is_unsupported(error: &DataFusionError) -> bool {
@@ -20,25 +16,7 @@ pub(crate) fn is_unsupported(error: &DataFusionError) -> bool {
 
 /// Puts durations in the place of such products; whether there was one.
 pub(crate) fn as_durations(statement: &mut Statement) -> bool {
-    let mut products = Products { changed: false };
-    let _: ControlFlow<()> = VisitMut::visit(statement, &mut products);
-    products.changed
-}
-
-struct Products {
-    changed: bool,
-}
-
-impl VisitorMut for Products {
-    type Break = ();
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Some(duration) = duration(expr) {
-            *expr = duration;
-            self.changed = true;
-        }
-        ControlFlow::Continue(())
-    }
+    replace(statement, duration)
 }
 
 fn duration(expr: &Expr) -> Option<Expr> {
@@ -52,8 +30,7 @@ fn duration(expr: &Expr) -> Option<Expr> {
         _ => return None,
     };
     let text = format!("arrow_cast(CAST({text} AS BIGINT), 'Duration(ns)')");
-    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(&text).ok()?;
-    parser.parse_expr().ok()
+    expression(&text)
 }
 
 /// The nanoseconds of a constant interval without months.

@@ -1,48 +1,16 @@
 //! `lag(x, 1, y)` and `lead`: what stands in for a row that is not there may be any expression, which DataFusion has for constants alone.
 
-use std::ops::ControlFlow;
-
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
-    NullTreatment, ObjectNamePart, Select, SelectItem, Statement, VisitMut, VisitorMut,
+    NullTreatment, ObjectNamePart, Statement,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 
-use crate::order_keys::{named, normal, some};
+use crate::order_keys::{normal, some};
+use crate::replaced::{expression, replace_named};
 
 /// Puts a CASE in the place of such calls; output columns are called as before. Whether there were any.
 pub(crate) fn as_cases(statement: &mut Statement) -> bool {
-    let mut calls = Calls { changed: false };
-    let _: ControlFlow<()> = VisitMut::visit(statement, &mut calls);
-    calls.changed
-}
-
-struct Calls {
-    changed: bool,
-}
-
-impl VisitorMut for Calls {
-    type Break = ();
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        for item in &mut select.projection {
-            if let SelectItem::UnnamedExpr(expr) = item
-                && some(expr, |part| case(part).is_some())
-            {
-                *item = named(expr.clone(), &expr.to_string());
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Some(case) = case(expr) {
-            *expr = case;
-            self.changed = true;
-        }
-        ControlFlow::Continue(())
-    }
+    replace_named(statement, case)
 }
 
 /// What a call with such a default is.
@@ -96,11 +64,6 @@ fn case(expr: &Expr) -> Option<Expr> {
         }
     };
     expression(&text)
-}
-
-fn expression(text: &str) -> Option<Expr> {
-    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text).ok()?;
-    parser.parse_expr().ok()
 }
 
 #[cfg(test)]

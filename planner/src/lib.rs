@@ -34,6 +34,7 @@ pub mod output_names;
 pub mod placement;
 pub mod reason;
 pub mod rel;
+mod replaced;
 pub mod row_subqueries;
 pub mod size;
 pub mod statements;

@@ -10,8 +10,8 @@ use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Query, Select, Statement, VisitMut, VisitorMut,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::Parser;
+
+use crate::replaced::expression;
 
 /// Whether planning failed for such a condition.
 pub(crate) fn is_unsupported(error: &DataFusionError) -> bool {
@@ -84,8 +84,7 @@ fn exists(values: &[Expr], subquery: &Query) -> Option<Expr> {
         columns.join(", "),
         equal.join(" AND ")
     );
-    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(&text).ok()?;
-    parser.parse_expr().ok()
+    expression(&text)
 }
 
 #[cfg(test)]

@@ -7,26 +7,23 @@ use std::ops::ControlFlow;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
-    FunctionArguments, ObjectNamePart, Select, SelectItem, Statement, Value, VisitMut, VisitorMut,
+    FunctionArguments, ObjectNamePart, Statement, Value, VisitMut, VisitorMut,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 
-use crate::order_keys::{named, normal, some};
+use crate::order_keys::normal;
+use crate::replaced::{expression, replace_named};
+
+/// The first argument where the second is greatest, and where it is least.
+const AT_MOST: &str =
+    "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY $2 DESC NULLS LAST)";
+const AT_LEAST: &str =
+    "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY $2 ASC NULLS LAST)";
 
 /// A name, how many arguments, and what it is of these. `DISTINCT`, `FILTER`, `OVER` and an order are those of the call.
 pub(crate) const SYNONYMS: [(&str, usize, &str); 53] = [
     ("approx_count_distinct", 1, "approx_distinct($1)"),
-    (
-        "arg_max",
-        2,
-        "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY $2 DESC NULLS LAST)",
-    ),
-    (
-        "arg_min",
-        2,
-        "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY $2 ASC NULLS LAST)",
-    ),
+    ("arg_max", 2, AT_MOST),
+    ("arg_min", 2, AT_LEAST),
     ("ceiling", 1, "ceil($1)"),
     ("charindex", 2, "strpos($2, $1)"),
     ("count_if", 1, "count(CASE WHEN $1 THEN 1 END)"),
@@ -72,17 +69,9 @@ pub(crate) const SYNONYMS: [(&str, usize, &str); 53] = [
     ("listagg", 1, "string_agg($1, '')"),
     ("listagg", 2, "string_agg($1, $2)"),
     ("locate", 2, "strpos($2, $1)"),
-    (
-        "max_by",
-        2,
-        "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY $2 DESC NULLS LAST)",
-    ),
+    ("max_by", 2, AT_MOST),
     ("mid", 3, "substr($1, $2, $3)"),
-    (
-        "min_by",
-        2,
-        "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY $2 ASC NULLS LAST)",
-    ),
+    ("min_by", 2, AT_LEAST),
     ("minute", 1, "date_part('minute', $1)"),
     ("mod", 2, "$1 % $2"),
     ("month", 1, "date_part('month', $1)"),
@@ -123,49 +112,13 @@ pub(crate) fn unknown(error: &DataFusionError) -> Option<String> {
 
 /// Puts what the function is in the place of its calls; output columns are called as before. Whether there were any.
 pub(crate) fn replace(statement: &mut Statement, name: &str) -> bool {
-    let mut calls = Calls {
-        name,
-        changed: false,
-    };
-    let _: ControlFlow<()> = VisitMut::visit(statement, &mut calls);
-    calls.changed
+    replace_named(statement, |expr| match expr {
+        Expr::Function(call) if is_call(call, name) => other(call, name),
+        _ => None,
+    })
 }
 
-struct Calls<'a> {
-    name: &'a str,
-    changed: bool,
-}
-
-impl VisitorMut for Calls<'_> {
-    type Break = ();
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        for item in &mut select.projection {
-            if let SelectItem::UnnamedExpr(expr) = item
-                && some(expr, |part| is_call(part, self.name))
-            {
-                *item = named(expr.clone(), &expr.to_string());
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if is_call(expr, self.name)
-            && let Expr::Function(call) = expr
-            && let Some(other) = other(call, self.name)
-        {
-            *expr = other;
-            self.changed = true;
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-fn is_call(expr: &Expr, name: &str) -> bool {
-    let Expr::Function(call) = expr else {
-        return false;
-    };
+fn is_call(call: &Function, name: &str) -> bool {
     match &call.name.0[..] {
         [ObjectNamePart::Identifier(own)] => normal(own) == name,
         _ => false,
@@ -185,8 +138,7 @@ fn other(call: &Function, name: &str) -> Option<Expr> {
     let mut synonyms = SYNONYMS.iter();
     let (.., text) =
         synonyms.find(|(known, count, _)| *known == name && *count == arguments.len())?;
-    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text).ok()?;
-    let mut other = parser.parse_expr().ok()?;
+    let mut other = expression(text)?;
     let _: ControlFlow<()> = VisitMut::visit(&mut other, &mut Arguments(&arguments));
     let plain = list.duplicate_treatment.is_none()
         && list.clauses.is_empty()

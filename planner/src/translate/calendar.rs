@@ -45,6 +45,9 @@ pub(super) fn function(
     if function.is::<DateBinFunc>() {
         return date_bin(expr, scope).map(Some);
     }
+    if let ([value], true) = (expr.args(), function.is::<ToLocalTimeFunc>()) {
+        return local(node(value, scope)?).map(|value| Some(value.node));
+    }
     let seconds = DataType::Timestamp(TimeUnit::Second, None);
     let casts = function.is::<ToTimestampSecondsFunc>()
         || function.is::<ToTimestampMillisFunc>()
@@ -54,8 +57,7 @@ pub(super) fn function(
         || function.is::<ToDateFunc>();
     let unix = function.is::<ToUnixtimeFunc>();
     let nanoseconds = function.is::<ToTimestampFunc>();
-    let local_time = function.is::<ToLocalTimeFunc>();
-    if !(casts || unix || nanoseconds || local_time) {
+    if !(casts || unix || nanoseconds) {
         return Ok(None);
     }
     let name = expr.name();
@@ -66,9 +68,6 @@ pub(super) fn function(
     let from = value.data_type.clone();
     let number =
         from.is_integer() || from.is_floating() && !nanoseconds && !function.is::<ToDateFunc>();
-    if local_time {
-        return local(value).map(|value| Some(value.node));
-    }
     let time = matches!(from, DataType::Timestamp(..))
         || matches!(from, DataType::Date32 | DataType::Date64) && !casts
         || matches!(from, DataType::Date32 | DataType::Date64) && function.is::<ToDateFunc>();
@@ -276,6 +275,7 @@ fn date_trunc(expr: &ScalarFunctionExpr, scope: &mut Scope<'_>) -> Result<Node, 
             _ => Calendar::Bin {
                 stride: span / nanoseconds,
                 origin: 0,
+                // As DataFusion has it for hours and days of a zone alone.
                 in_nanoseconds: coarse && zone.is_some(),
             },
         };
