@@ -1,17 +1,13 @@
 // Least and greatest values of frames of ordered rows, in place: a tree over the values, of which each row reads the few nodes
 // that its frame is made of, however long it is.
 //
-// Compiled behind `window_values.cuh`, per value and combination. A node has 16 children: `extreme_nodes` makes one level, from
+// Compiled behind `window_values.cuh` and `window_frames.cuh`, per value and combination. A node has 16 children: `extreme_nodes` makes one level, from
 // the copy of the values upwards; `extreme_frames` combines, level by level, the nodes at both ends of a frame that no higher
 // node covers. A row with an empty frame keeps its value.
 // Launch: any grid of 256-thread blocks, a node or a row a thread.
 // Bytes moved: values once read and once written to copy them, a fifteenth more for the levels; a row reads 24 bytes of its
 // frame and at most 30 nodes a level, neighbours the same ones, and writes a value.
-static const u32 EXTREME_BITS = 4;
-
-WL_DEVICE u64 nodes_above(u64 nodes) { return (nodes + (1u << EXTREME_BITS) - 1) >> EXTREME_BITS; }
-
-WL_KERNEL(extreme_nodes, ExtremeArgs, args) {
+WL_KERNEL(extreme_nodes, FrameArgs, args) {
   u64 nodes = bounded_rows(args.count, args.most), room = args.most;
   const u64 step = (u64)gridDim.x * WL_BLOCK_THREADS;
   const u64 first = (u64)blockIdx.x * WL_BLOCK_THREADS + threadIdx.x;
@@ -30,35 +26,28 @@ WL_KERNEL(extreme_nodes, ExtremeArgs, args) {
   from = to;
   to += room;
   for (u64 i = first; i < nodes_above(nodes); i += step) {
-    const u64 begin = i << EXTREME_BITS, end = min_u64(begin + (1u << EXTREME_BITS), nodes);
+    const u64 begin = i << FRAME_BITS, end = min_u64(begin + (1u << FRAME_BITS), nodes);
     Value value = running_neutral();
     for (u64 child = begin; child < end; ++child) value = combine(value, from[child]);
     to[i] = value;
   }
 }
 
-// The row at an edge, within low ..= high.
-WL_DEVICE u64 frame_edge(u32 row, i64 plus, u64 low, u64 high) {
-  const i64 at = (i64)row + plus;
-  return at < (i64)low ? low : at > (i64)high ? high : (u64)at;
-}
-
-WL_KERNEL(extreme_frames, ExtremeArgs, args) {
+WL_KERNEL(extreme_frames, FrameArgs, args) {
   const u64 rows = bounded_rows(args.count, args.most);
   const u64 step = (u64)gridDim.x * WL_BLOCK_THREADS;
-  const u64 children = (1u << EXTREME_BITS) - 1;
+  const u64 children = (1u << FRAME_BITS) - 1;
   for (u64 row = (u64)blockIdx.x * WL_BLOCK_THREADS + threadIdx.x; row < rows; row += step) {
-    const u64 low = args.partition_start[row], high = args.partition_end[row];
-    u64 begin = frame_edge(args.start[row], args.start_plus, low, high);
-    u64 end = frame_edge(args.end[row], args.end_plus, low, high);
+    u64 begin, end;
+    frame_of(args, row, begin, end);
     const Value* nodes = (const Value*)args.nodes;
     Value value = begin < end ? running_neutral() : nodes[row];
     u64 room = args.most;
     while (begin < end) {
       for (; begin < end && (begin & children) != 0; ++begin) value = combine(value, nodes[begin]);
       for (; begin < end && (end & children) != 0; --end) value = combine(value, nodes[end - 1]);
-      begin >>= EXTREME_BITS;
-      end >>= EXTREME_BITS;
+      begin >>= FRAME_BITS;
+      end >>= FRAME_BITS;
       nodes += room;
       room = nodes_above(room);
     }

@@ -47,9 +47,9 @@ pub use synthetic::{
     SyntheticSketchArgs, SyntheticStatesArgs, SyntheticSumArgs, synthetic,
 };
 pub use window::{
-    EXTREME_CHILDREN, ExtremeArgs, FirstArgs, Numbering, RUNNING_PIECE, RUNNING_SHARED_BYTES,
-    RUNNING_TILE, RunningArgs, RunningCombine, RunningValue, WindowArgs, window, window_extremes,
-    window_first, window_running,
+    FRAME_CHILDREN, FirstArgs, FrameArgs, MOMENTS_BYTES, Numbering, RUNNING_PIECE,
+    RUNNING_SHARED_BYTES, RUNNING_TILE, RunningArgs, RunningCombine, RunningValue, WindowArgs,
+    window, window_extremes, window_first, window_moments, window_running,
 };
 pub use write_combine::{WRITE_COMBINE_THREADS, WriteCombineArgs, WriteCombineShape};
 
@@ -646,6 +646,7 @@ pub fn all() -> Vec<(&'static str, String)> {
             "extremes_f64",
             window_extremes(RunningValue::F64, RunningCombine::Min),
         ),
+        ("moments", window_moments()),
         ("group_count", group_count()),
         ("group_number_4", group_number(4)),
         ("group_number_8", group_number(8)),

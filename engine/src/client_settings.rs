@@ -3,6 +3,7 @@
 /// Settings that change how a client's own queries are planned, and reach neither the host nor other clients.
 pub(crate) const CLIENT_SETTINGS: &[&str] = &[
     "warpline.cold",
+    "warpline.computed_columns",
     "warpline.fws_threshold",
     "warpline.group_by",
     "warpline.index_joins",

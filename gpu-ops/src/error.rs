@@ -116,6 +116,8 @@ pub enum GpuError {
         slots: u64,
         /// Slots of the set of each DISTINCT call.
         distinct_slots: Vec<u64>,
+        /// It was a set that was too small.
+        full_sets: bool,
     },
     /// The columns as they lie on the device are not as the plan needs them: [`crate::graph::Policy::scans`] asks
     /// for others now. The run is repeated with those, so users never see this.

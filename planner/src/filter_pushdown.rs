@@ -14,13 +14,18 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 
-/// DataFusion's rules for physical plans, with the pushdown of filters where it is right.
+use crate::float_limits::WithoutFloats;
+
+/// DataFusion's rules for physical plans, with the pushdown of filters and the first groups of an order where they are right.
 pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let rules = PhysicalOptimizer::new().rules.into_iter();
     rules
-        .map(|rule| match rule.name().starts_with("FilterPushdown") {
-            true => Arc::new(WhereNamesDiffer { rule }),
-            false => rule,
+        .map(|rule| -> Arc<dyn PhysicalOptimizerRule + Send + Sync> {
+            match rule.name() {
+                name if name.starts_with("FilterPushdown") => Arc::new(WhereNamesDiffer { rule }),
+                WithoutFloats::NAME => Arc::new(WithoutFloats { rule }),
+                _ => rule,
+            }
         })
         .collect()
 }

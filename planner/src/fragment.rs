@@ -20,7 +20,8 @@ use warpline_gpu::pipeline::{GroupProfile, PlacementChoice, PlacementPolicy, Sca
 use warpline_gpu::tables::{LoadedTable, TableCache};
 
 pub(crate) use self::facts::InputRows;
-use self::facts::{NoFacts, PlanTimeFacts, ResidentFacts};
+pub(crate) use self::facts::NoFacts;
+use self::facts::{PlanTimeFacts, ResidentFacts};
 use crate::choose::cold::first_run;
 use crate::choose::reentry;
 use crate::choose::refill;
@@ -94,7 +95,7 @@ impl FragmentPlanner {
         inputs: &Inputs,
         config: &WarplineConfig,
     ) -> Result<Self, Refusal> {
-        let rel = convert(plan, inputs)?;
+        let rel = convert(plan, inputs, config)?;
         Self::of(rel, plan.schema(), config).map_err(|reason| Refusal {
             at: Arc::clone(plan),
             reason,
@@ -290,7 +291,9 @@ impl FragmentPlanner {
                     resident: loaded.is_some(),
                     kept: scan.table.is_cacheable(),
                     files: scan.table.is_of_files(),
-                    by_device: scan.table.is_parquet() && self.parquet != ParquetReader::Cpu,
+                    by_device: scan.table.is_parquet()
+                        && self.parquet != ParquetReader::Cpu
+                        && !scan.columns.iter().any(|c| scan.table.is_computed(*c)),
                     input: scan.table.input().is_some(),
                 }
             })

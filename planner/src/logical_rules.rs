@@ -10,17 +10,18 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::{AnalyzerRule, ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 
 use crate::dependencies::WithDependencies;
-use crate::{Decorrelation, Durations, StructNulls, WindowFilters};
+use crate::{Decorrelation, Durations, Multisets, StructNulls, WindowFilters};
 
 /// The rules of a session with a device. They come behind DataFusion's own.
-pub fn rules() -> [Arc<dyn AnalyzerRule + Send + Sync>; 4] {
-    let [durations, fields, subqueries] = rules_of_answers();
-    [Arc::new(WindowFilters), durations, fields, subqueries]
+pub fn rules() -> [Arc<dyn AnalyzerRule + Send + Sync>; 5] {
+    let [sets, durations, fields, subqueries] = rules_of_answers();
+    [Arc::new(WindowFilters), sets, durations, fields, subqueries]
 }
 
 /// Those among them that decide what is answered: where DataFusion refuses, or answers what SQL does not say.
-pub fn rules_of_answers() -> [Arc<dyn AnalyzerRule + Send + Sync>; 3] {
+pub fn rules_of_answers() -> [Arc<dyn AnalyzerRule + Send + Sync>; 4] {
     [
+        Arc::new(Multisets),
         Arc::new(Durations),
         Arc::new(StructNulls),
         Arc::new(Decorrelation),
@@ -112,6 +113,7 @@ fn asks_for_files(node: &LogicalPlan) -> Result<bool> {
 pub fn is_name(name: &str) -> bool {
     [
         WindowFilters::NAME,
+        Multisets::NAME,
         Durations::NAME,
         StructNulls::NAME,
         Decorrelation::NAME,

@@ -72,6 +72,9 @@ fn add(plan: &Arc<dyn ExecutionPlan>, totals: &mut FragmentTotals) {
                 .trees
                 .extend(counted.filter_map(|step| Some((step.label.clone(), step.tree?))));
         });
+        if let Some(parts) = fragment.parts() {
+            add(&parts, totals);
+        }
     }
     for child in plan.children() {
         add(child, totals);

@@ -23,7 +23,7 @@ use warpline_gpu::exec::{SecondPlan, TimeLimitExec};
 use warpline_gpu::machine::Machine;
 use warpline_gpu::runtime::Runtime;
 
-use crate::config::WarplineConfig;
+use crate::config::{ComputedColumns, WarplineConfig};
 use crate::error::PlannerError;
 use classify::Classification;
 use surroundings::Surroundings;
@@ -157,8 +157,42 @@ impl GpuPlacement {
     }
 }
 
-/// What each operator is; where the device does not run all, of the plan that computes the rest of its output above order and limit.
+/// What each operator is; where tables may have columns for what no kernel computes of theirs, of the plan with these if fewer operators
+/// stay on the CPU then.
 fn classified(
+    plan: &Arc<dyn ExecutionPlan>,
+    surroundings: &Surroundings<'_>,
+) -> Result<Classification> {
+    let without = with_outputs_apart(plan, surroundings)?;
+    if surroundings.config.computed_columns != ComputedColumns::Auto || without.is_device_output() {
+        return Ok(without);
+    }
+    let config = computing(surroundings.config);
+    let computing = Surroundings {
+        config: &config,
+        machine: Arc::clone(&surroundings.machine),
+        ..*surroundings
+    };
+    let with = with_outputs_apart(plan, &computing)?;
+    Ok(match with.refused() < without.refused() {
+        true => with,
+        false => without,
+    })
+}
+
+/// The same settings, where tables get columns for what no kernel computes of theirs.
+fn computing(config: &WarplineConfig) -> WarplineConfig {
+    WarplineConfig {
+        computed_columns: match config.computed_columns {
+            ComputedColumns::Off => ComputedColumns::Off,
+            ComputedColumns::Auto | ComputedColumns::On => ComputedColumns::On,
+        },
+        ..config.clone()
+    }
+}
+
+/// What each operator is; where the device does not run all, of the plan that computes the rest of its output above order and limit.
+fn with_outputs_apart(
     plan: &Arc<dyn ExecutionPlan>,
     surroundings: &Surroundings<'_>,
 ) -> Result<Classification> {

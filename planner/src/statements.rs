@@ -7,8 +7,8 @@ use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::Statement;
 
 use crate::{
-    as_of, distinct_from, interval_products, lag_defaults, order_keys, output_names,
-    row_subqueries, synonyms,
+    as_of, distinct_from, interval_products, lag_defaults, null_safe_joins, order_keys,
+    output_names, patterns, row_subqueries, synonyms, time_formats, using_joins,
 };
 
 /// Most changes of one statement: each is for another name.
@@ -18,8 +18,8 @@ const MOST_CHANGES: usize = 32;
 /// output columns bear one name, with names of their own ([`output_names`]); where functions are called as other systems call them,
 /// with those that DataFusion has ([`synonyms`]); of joins with the nearest row ([`as_of`]), that with lateral ones; of rows that are sought
 /// in subqueries ([`row_subqueries`]), that with EXISTS; of products of intervals ([`interval_products`]), that with durations. What
-/// the parser reads otherwise than SQL says ([`distinct_from`]), and defaults of `lag` that are no constants ([`lag_defaults`]), are
-/// changed before.
+/// the parser or DataFusion reads otherwise than SQL says ([`distinct_from`], [`using_joins`], [`patterns`], [`time_formats`]), joins with
+/// NULL as a value ([`null_safe_joins`]), and defaults of `lag` that are no constants ([`lag_defaults`]), are changed before.
 ///
 /// # Errors
 /// What DataFusion reports.
@@ -37,7 +37,15 @@ async fn planned(
         let dialect = state.config_options().sql_parser.dialect;
         statement = state.sql_to_statement(&statement.to_string(), &dialect)?;
     }
-    changed(&mut statement, &lag_defaults::as_cases);
+    for change in [
+        lag_defaults::as_cases,
+        using_joins::by_tables,
+        patterns::in_known_words,
+        null_safe_joins::as_comparisons,
+        time_formats::in_known_words,
+    ] {
+        changed(&mut statement, &change);
+    }
     for _ in 0..MOST_CHANGES {
         let mut again = statement.clone();
         let error = match state.statement_to_plan(statement).await {

@@ -19,8 +19,11 @@ const AT_MOST: &str =
 const AT_LEAST: &str =
     "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY $2 ASC NULLS LAST)";
 
+/// All that a regular expression matches first.
+const WHOLE_MATCH: &str = "(regexp_match($1, concat('(', $2, ')')))[1]";
+
 /// A name, how many arguments, and what it is of these. `DISTINCT`, `FILTER`, `OVER` and an order are those of the call.
-pub(crate) const SYNONYMS: [(&str, usize, &str); 53] = [
+pub(crate) const SYNONYMS: [(&str, usize, &str); 62] = [
     ("approx_count_distinct", 1, "approx_distinct($1)"),
     ("arg_max", 2, AT_MOST),
     ("arg_min", 2, AT_LEAST),
@@ -42,6 +45,7 @@ pub(crate) const SYNONYMS: [(&str, usize, &str); 53] = [
          WHEN 'second' THEN CAST(date_part('epoch', date_trunc('second', CAST($3 AS TIMESTAMP))) - date_part('epoch', date_trunc('second', CAST($2 AS TIMESTAMP))) AS BIGINT) \
          END",
     ),
+    ("date", 1, "CAST($1 AS DATE)"),
     ("datediff", 2, "CAST($1 AS DATE) - CAST($2 AS DATE)"),
     ("day", 1, "date_part('day', $1)"),
     ("dayname", 1, "to_char($1, '%A')"),
@@ -56,6 +60,7 @@ pub(crate) const SYNONYMS: [(&str, usize, &str); 53] = [
     ("hour", 1, "date_part('hour', $1)"),
     ("if", 3, "CASE WHEN $1 THEN $2 ELSE $3 END"),
     ("iff", 3, "CASE WHEN $1 THEN $2 ELSE $3 END"),
+    ("iif", 3, "CASE WHEN $1 THEN $2 ELSE $3 END"),
     ("isnull", 1, "$1 IS NULL"),
     ("isnull", 2, "coalesce($1, $2)"),
     ("last", 1, "last_value($1)"),
@@ -77,11 +82,22 @@ pub(crate) const SYNONYMS: [(&str, usize, &str); 53] = [
     ("month", 1, "date_part('month', $1)"),
     ("monthname", 1, "to_char($1, '%B')"),
     ("quarter", 1, "date_part('quarter', $1)"),
+    ("regexp_extract", 2, WHOLE_MATCH),
+    (
+        "regexp_extract",
+        3,
+        "CASE WHEN $3 = 0 THEN (regexp_match($1, concat('(', $2, ')')))[1] ELSE (regexp_match($1, $2))[$3] END",
+    ),
+    ("regexp_substr", 2, WHOLE_MATCH),
     ("replicate", 2, "repeat($1, $2)"),
     ("second", 1, "date_part('second', $1)"),
     ("sign", 1, "signum($1)"),
     ("space", 1, "repeat(' ', $1)"),
+    ("str_split", 2, "string_to_array($1, $2)"),
     ("strftime", 2, "to_char($1, $2)"),
+    ("string_split", 2, "string_to_array($1, $2)"),
+    ("strlen", 1, "character_length($1)"),
+    ("time_bucket", 2, "date_bin($1, $2)"),
     ("ucase", 1, "upper($1)"),
     ("variance", 1, "var_samp($1)"),
     ("variance_pop", 1, "var_pop($1)"),
@@ -213,7 +229,7 @@ mod tests {
         for (name, count, text) in SYNONYMS {
             let arguments: &[&str] = match name {
                 "gen_random_uuid" => continue,
-                "if" | "iff" => &["b", "n", "0"],
+                "if" | "iff" | "iif" => &["b", "n", "0"],
                 "count_if" | "countif" | "every" => &["b"],
                 "charindex" | "locate" => &["'b'", "s"],
                 "mid" => &["s", "2", "2"],
@@ -227,7 +243,10 @@ mod tests {
                 "replicate" => &["s", "2"],
                 "strftime" => &["d", "'%Y %j'"],
                 "variance" | "variance_pop" | "variance_samp" | "first" | "last" => &["n"],
-                "approx_count_distinct" | "lcase" | "len" | "ucase" => &["s"],
+                "approx_count_distinct" | "lcase" | "len" | "strlen" | "ucase" => &["s"],
+                "regexp_extract" | "regexp_substr" => &["s", "'[a-n](ñ*)'", "1"],
+                "str_split" | "string_split" => &["s", "'ñ'"],
+                "time_bucket" => &["INTERVAL '1 day'", "d"],
                 "group_concat" | "listagg" => &["s", "'-'"],
                 _ => &["d"],
             };

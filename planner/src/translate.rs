@@ -34,6 +34,7 @@ use warpline_gpu::graph::list_of;
 use crate::reason::{Reason, refuse};
 
 pub(crate) use calendar::{is_utc, nanoseconds_of};
+pub(crate) use combination::makes_any_length;
 pub use fields::FieldColumns;
 pub(crate) use fields::{Access, with_columns};
 
@@ -48,7 +49,7 @@ pub struct Scope<'a> {
     whole: bool,
     /// Expressions that may still be tried as lookups by combination.
     combining: usize,
-    /// Columns of the schema that are fields of structs.
+    /// Columns of the schema that are fields of structs, or computed beforehand.
     fields: FieldColumns,
 }
 
@@ -78,7 +79,16 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The same, some of whose columns are fields of structs.
+    /// The same, in which lookups by combination are tried or not.
+    #[must_use]
+    pub fn combining(self, combines: bool) -> Self {
+        Self {
+            combining: if combines { MOST_COMBINED } else { 0 },
+            ..self
+        }
+    }
+
+    /// The same, some of whose columns are fields of structs, or computed beforehand.
     #[must_use]
     pub fn with_fields(self, fields: FieldColumns) -> Self {
         Self { fields, ..self }

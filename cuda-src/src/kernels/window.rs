@@ -76,11 +76,12 @@ kernel_args! {
         pub most: u64,
     }
 
-    /// Arguments of `extreme_nodes` and `extreme_frames` (`window_extremes.cu`).
-    pub struct ExtremeArgs {
+    /// Arguments of `extreme_nodes` and `extreme_frames` (`window_extremes.cu`), `moment_nodes` and `moment_frames`
+    /// (`window_moments.cu`).
+    pub struct FrameArgs {
         /// Values, which become those of their frames.
         pub values: DevicePtr as "void*",
-        /// The values, then the nodes of each level above them: of [`EXTREME_CHILDREN`] nodes each.
+        /// The values, then the nodes of each level above them: of [`FRAME_CHILDREN`] nodes each.
         pub nodes: DevicePtr as "void*",
         /// Of each row, the row that its frame begins at, but for `start_plus`.
         pub start: DevicePtr as "const u32*",
@@ -114,8 +115,10 @@ pub enum Numbering {
     DenseRank,
 }
 
-/// Children of a node of `window_extremes.cu`.
-pub const EXTREME_CHILDREN: u64 = 16;
+/// Children of a node of the trees of `window_frames.cuh`.
+pub const FRAME_CHILDREN: u64 = 16;
+/// Bytes of a node of `window_moments.cu`.
+pub const MOMENTS_BYTES: u64 = 24;
 
 /// Rows that a block of `window_running.cu` takes at a time.
 pub const RUNNING_TILE: u64 = 2048;
@@ -182,8 +185,21 @@ pub fn window_running(value: RunningValue, combine: RunningCombine) -> String {
 
 /// Complete source of the module that finds least or greatest values of frames.
 pub fn window_extremes(value: RunningValue, combine: RunningCombine) -> String {
-    let text = include_str!("../../cuda/window_extremes.cu");
-    of_values(value, combine, ExtremeArgs::CUDA, text)
+    let text = concat!(
+        include_str!("../../cuda/window_frames.cuh"),
+        include_str!("../../cuda/window_extremes.cu")
+    );
+    of_values(value, combine, FrameArgs::CUDA, text)
+}
+
+/// Complete source of the module that sums squared differences from the mean over frames.
+pub fn window_moments() -> String {
+    format!(
+        "#include \"simt.cuh\"\n#include \"pipeline.cuh\"\n{}{}{}",
+        FrameArgs::CUDA,
+        include_str!("../../cuda/window_frames.cuh"),
+        include_str!("../../cuda/window_moments.cu")
+    )
 }
 
 fn of_values(value: RunningValue, combine: RunningCombine, args: &str, text: &str) -> String {

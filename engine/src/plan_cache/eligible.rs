@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
 use datafusion::physical_plan::ExecutionPlan;
@@ -11,6 +13,7 @@ use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::memory::LazyMemoryExec;
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
@@ -137,6 +140,8 @@ pub(super) fn is_reusable(plan: &Arc<dyn ExecutionPlan>) -> bool {
                 || node.is::<LocalLimitExec>()
                 || node.is::<UnionExec>()
                 || node.is::<EmptyExec>()
+                || node.is::<LazyMemoryExec>()
+                || is_memory(node)
                 || node.is::<PlaceholderRowExec>();
             let sort = node.downcast_ref::<SortExec>();
             let sort = sort.is_some_and(|sort| sort.fetch().is_none() || shards);
@@ -146,6 +151,16 @@ pub(super) fn is_reusable(plan: &Arc<dyn ExecutionPlan>) -> bool {
         Ok(TreeNodeRecursion::Continue)
     });
     walked.is_ok() && reusable
+}
+
+/// Does it read rows that are in memory? Those of VALUES are in the plan, those of tables are compared before it runs again.
+fn is_memory(node: &Arc<dyn ExecutionPlan>) -> bool {
+    node.downcast_ref::<DataSourceExec>().is_some_and(|source| {
+        source
+            .data_source()
+            .downcast_ref::<MemorySourceConfig>()
+            .is_some()
+    })
 }
 
 /// Whether several devices run parts of the plan side by side.

@@ -11,6 +11,8 @@ use datafusion::datasource::listing::ListingTable;
 use datafusion::datasource::{MemTable, source_as_provider};
 use datafusion::error::Result;
 use datafusion::execution::context::SessionState;
+use datafusion::functions_table::all_default_table_functions;
+use datafusion::functions_table::generate_series::GenerateSeriesTable;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::object_store::ObjectMeta;
 use datafusion::physical_plan::ExecutionPlan;
@@ -125,6 +127,19 @@ impl Piece {
     }
 }
 
+/// Is it DataFusion's function that makes a table of numbers, whose arguments are constants?
+fn is_series(state: &SessionState, name: &TableReference) -> bool {
+    let TableReference::Bare { table } = name else {
+        return false;
+    };
+    let own = all_default_table_functions().into_iter();
+    own.filter(|own| matches!(own.name(), "generate_series" | "range"))
+        .any(|own| {
+            let known = state.table_functions().get(own.name());
+            own.name() == &**table && known.is_some_and(|known| Arc::ptr_eq(known, &own))
+        })
+}
+
 fn address(column: &ArrayRef) -> usize {
     Arc::as_ptr(column).cast::<()>() as usize
 }
@@ -146,7 +161,10 @@ impl Tables {
         let names = names.unwrap_or(scan_names);
         let mut named = Vec::with_capacity(names.len());
         for (at, name) in names.into_iter().enumerate() {
-            // Functions that return tables have names as well, and no provider of that name.
+            if has_text && is_series(state, &name) {
+                continue;
+            }
+            // Other functions that return tables have names as well, and no provider of that name.
             let Ok(provider) = context.table_provider(name.clone()).await else {
                 return Ok(None);
             };
@@ -161,6 +179,10 @@ impl Tables {
         }
         let mut contents = Vec::with_capacity(providers.len());
         for provider in providers {
+            // The numbers are in the text.
+            if provider.is::<GenerateSeriesTable>() {
+                continue;
+            }
             let as_made = provider.downcast_ref().is_some_and(MemoryTable::is_as_made);
             if as_made {
                 contents.push(Contents::AsMade(provider));

@@ -256,12 +256,47 @@ fn what_depends_on_time_or_chance_is_never_kept() {
             "SELECT count(*) AS n FROM t WHERE now() > TIMESTAMP '2000-01-01' AND a > 0",
             "SELECT count(*) AS n FROM t WHERE a > random() - 1",
             "SELECT count(*) AS n FROM information_schema.tables WHERE table_name = 't'",
-            "SELECT count(*) AS n FROM generate_series(1, 5)",
+            "SELECT count(*) AS n FROM generate_series(1, 5) AS s(v) WHERE v > random() * 0",
         ] {
             assert!(!ask(&session, sql).await.1, "{sql}");
             assert!(!ask(&session, sql).await.1, "{sql}");
         }
         assert_eq!(session.plan_cache_stats(), PlanCacheStats::default());
+    });
+}
+
+/// Their rows are in the text.
+#[test]
+fn plans_over_series_and_values_are_kept() {
+    on_a_large_stack(async || {
+        let session = session().await;
+        // Rows of the text go to the device, however few they are.
+        session.set("warpline.reentry", "on").await.expect("set");
+        register(&session, "t", &[1, 2, 3, 7]);
+        for (sql, answer) in [
+            ("SELECT count(*) AS n FROM generate_series(1, 5)", 5),
+            (
+                "SELECT sum(t.a) AS n FROM t JOIN generate_series(2, 5) AS s(v) ON t.a = s.v",
+                5,
+            ),
+            (
+                "SELECT count(*) AS n FROM range(0, 4) AS s(v) LEFT JOIN t ON t.a = s.v WHERE t.a IS NULL",
+                1,
+            ),
+            (
+                "SELECT sum(t.a * w.f) AS n FROM t JOIN (VALUES (1, 10), (7, 100)) w(a, f) ON t.a = w.a",
+                710,
+            ),
+        ] {
+            assert_eq!(ask(&session, sql).await, (answer, false), "{sql}");
+            for _ in 0..2 {
+                assert_eq!(ask(&session, sql).await, (answer, true), "{sql}");
+            }
+        }
+        // Other rows of the table are seen.
+        register(&session, "t", &[2, 5]);
+        let sql = "SELECT sum(t.a) AS n FROM t JOIN generate_series(2, 5) AS s(v) ON t.a = s.v";
+        assert_eq!(ask(&session, sql).await, (7, false));
     });
 }
 

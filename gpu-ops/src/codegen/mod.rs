@@ -63,8 +63,8 @@ pub use ir::program::{
 };
 pub use ir::range::Range;
 pub use ir::results::{
-    Borrowed, CONTROL_WORDS, CollectedLayout, ControlWord, GroupsLayout, IndexLayout, JoinKeys,
-    JoinedMatches, RangeEntries, RegroupedLayout, ResultLayout,
+    Borrowed, CONTROL_WORDS, CollectedLayout, ControlWord, FULL_SET, GroupsLayout, IndexLayout,
+    JoinKeys, JoinedMatches, RangeEntries, RegroupedLayout, ResultLayout,
 };
 pub use ir::slot::{ColumnPart, Part, Slot};
 pub use ir::state::LookupTable;

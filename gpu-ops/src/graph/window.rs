@@ -81,6 +81,9 @@ pub enum WindowColumn {
     /// within the partition; of none, any value of the column's range. The window has [`Self::PartitionStart`] and
     /// [`Self::PartitionEnd`] as well.
     Extreme(RunningCombine, usize, (Edge, Edge)),
+    /// The sum of squared differences from their mean of the values of a Float64 column that are not NULL, over a frame likewise
+    /// (Float64); of none, 0.
+    Squares(usize, (Edge, Edge)),
 }
 
 /// The row at a distance from another, by the first key of the order behind the partition.

@@ -61,6 +61,8 @@ pub enum Reason {
     Memory,
     /// The CPU is expected to be sooner.
     Price,
+    /// The column is computed of others.
+    Computed,
 }
 
 impl fmt::Display for Reason {
@@ -80,6 +82,7 @@ impl fmt::Display for Reason {
             Self::Unreadable => "unreadable",
             Self::Memory => "no device memory",
             Self::Price => "sooner there",
+            Self::Computed => "computed columns",
         })
     }
 }

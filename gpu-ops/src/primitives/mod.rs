@@ -56,7 +56,7 @@ pub use strings::{StringRows, copy_strings, gather_strings, string_offsets};
 pub(crate) use warpline_cuda::kernels::MOST_SORT_WORDS;
 pub use window::{
     Frames, RunningCombine, RunningValue, WindowNumbers, compile_extremes, compile_running,
-    frame_extremes, number_windows, running,
+    frame_extremes, frame_squares, number_windows, running,
 };
 pub use window_first::{Numbering, OrderedKeys, first_of_partitions};
 pub use write_combine::{Combine, KeyValues, LinkPartition, partition_across_link};

@@ -1,8 +1,8 @@
 //! Windows over ordered rows: in which partition and among which peers each row lies, and running values.
 
 use warpline_cuda::kernels::{
-    self, EXTREME_CHILDREN, ExtremeArgs, RUNNING_PIECE, RUNNING_SHARED_BYTES, RUNNING_TILE,
-    RunningArgs, WindowArgs,
+    self, FRAME_CHILDREN, FrameArgs, MOMENTS_BYTES, RUNNING_PIECE, RUNNING_SHARED_BYTES,
+    RUNNING_TILE, RunningArgs, WindowArgs,
 };
 pub use warpline_cuda::kernels::{RunningCombine, RunningValue};
 
@@ -160,46 +160,108 @@ pub unsafe fn frame_extremes(
     frames: Frames,
     rows: RowCount,
 ) -> Result<usize> {
-    let most = rows.most();
-    if most == 0 {
-        return Ok(0);
-    }
-    let mut sizes = vec![most];
-    while let Some(last) = sizes.last().filter(|last| **last > 1) {
-        sizes.push(last.div_ceil(EXTREME_CHILDREN));
-    }
-    let nodes = scratch(
-        runtime,
-        stream,
-        sizes.iter().sum(),
-        u64::from(value.width()),
-        "extremes of frames",
-    )?;
-    let mut args = ExtremeArgs {
-        values,
-        nodes: nodes.ptr(),
-        start: frames.start,
-        end: frames.end,
-        partition_start: frames.partition_start,
-        partition_end: frames.partition_end,
-        start_plus: frames.start_plus,
-        end_plus: frames.end_plus,
-        level: 0,
-        count: rows.count(),
-        most,
+    let kernel = |name| kernel_over(runtime, name, (value, combine), kernels::window_extremes);
+    let width = u64::from(value.width());
+    let tree = FrameTree {
+        nodes: kernel("extreme_nodes")?,
+        frames: kernel("extreme_frames")?,
+        leaf: width,
+        node: width,
+        purpose: "extremes of frames",
     };
-    let levels = sizes.iter().enumerate();
-    let steps = levels
-        .map(|(level, size)| ("extreme_nodes", level as u64, *size))
-        .chain([("extreme_frames", 0, most)]);
-    for (name, level, size) in steps {
-        args.level = level;
-        let kernel = kernel_over(runtime, name, (value, combine), kernels::window_extremes)?;
-        let config = one_each(runtime, size);
-        // SAFETY: the caller vouches for all but the scratch, which is reused only behind these launches.
-        unsafe { launch(runtime, stream, &kernel, config, &args)? };
+    // SAFETY: the caller's.
+    unsafe { tree.run(runtime, stream, values, frames, rows) }
+}
+
+/// Turn `values` (Float64, as `known_value` of `pipeline.cuh` makes them) into the sum of squared differences from the mean of
+/// each row's frame. As many kernels as [`frame_extremes`]: see `window_moments.cu`; their number is returned.
+///
+/// # Errors
+/// [`crate::GpuError::OutOfDeviceMemory`] for a copy of the values and a fifth more, [`crate::GpuError::Device`] from the driver.
+///
+/// # Safety
+/// As of [`frame_extremes`].
+pub unsafe fn frame_squares(
+    runtime: &Runtime,
+    stream: &Stream,
+    values: DevicePtr,
+    frames: Frames,
+    rows: RowCount,
+) -> Result<usize> {
+    let kernel = |name| runtime.builtin(name, 0, kernels::window_moments);
+    let tree = FrameTree {
+        nodes: kernel("moment_nodes")?,
+        frames: kernel("moment_frames")?,
+        leaf: 8,
+        node: MOMENTS_BYTES,
+        purpose: "moments of frames",
+    };
+    // SAFETY: the caller's.
+    unsafe { tree.run(runtime, stream, values, frames, rows) }
+}
+
+/// A tree over rows, of which frames are read.
+struct FrameTree {
+    /// Makes a level.
+    nodes: Kernel,
+    /// Reads the frame of each row.
+    frames: Kernel,
+    /// Bytes of a row's value.
+    leaf: u64,
+    /// Bytes of a node above them.
+    node: u64,
+    purpose: &'static str,
+}
+
+impl FrameTree {
+    /// Make its levels and read frames of it: as many kernels as it has levels, and one.
+    ///
+    /// # Safety
+    /// As of [`frame_extremes`].
+    unsafe fn run(
+        &self,
+        runtime: &Runtime,
+        stream: &Stream,
+        values: DevicePtr,
+        frames: Frames,
+        rows: RowCount,
+    ) -> Result<usize> {
+        let most = rows.most();
+        if most == 0 {
+            return Ok(0);
+        }
+        let mut sizes = vec![most];
+        while let Some(last) = sizes.last().filter(|last| **last > 1) {
+            sizes.push(last.div_ceil(FRAME_CHILDREN));
+        }
+        let bytes = most * self.leaf + sizes[1..].iter().sum::<u64>() * self.node;
+        let words = bytes.div_ceil(self.leaf);
+        let tree = scratch(runtime, stream, words, self.leaf, self.purpose)?;
+        let mut args = FrameArgs {
+            values,
+            nodes: tree.ptr(),
+            start: frames.start,
+            end: frames.end,
+            partition_start: frames.partition_start,
+            partition_end: frames.partition_end,
+            start_plus: frames.start_plus,
+            end_plus: frames.end_plus,
+            level: 0,
+            count: rows.count(),
+            most,
+        };
+        let levels = sizes.iter().enumerate();
+        let steps = levels
+            .map(|(level, size)| (&self.nodes, level as u64, *size))
+            .chain([(&self.frames, 0, most)]);
+        for (kernel, level, size) in steps {
+            args.level = level;
+            let config = one_each(runtime, size);
+            // SAFETY: the caller vouches for all but the scratch, which is reused only behind these launches.
+            unsafe { launch(runtime, stream, kernel, config, &args)? };
+        }
+        Ok(sizes.len() + 1)
     }
-    Ok(sizes.len() + 1)
 }
 
 /// Compile what [`running`] needs ahead of its use.

@@ -265,7 +265,7 @@ impl TableCache {
             Kind::Plan(plan) => {
                 // Dynamic filters and shared work queues keep what an earlier run left in them.
                 let fresh = reset_plan_states(Arc::clone(plan))?;
-                let units = Units::Plan(fresh, source.fields.reads(columns));
+                let units = Units::Plan(fresh, source.fields.reads(columns)?);
                 let loaded = self.load(request, units, None, None).await?;
                 let loaded = loaded.ok_or_else(unexpected)?;
                 return Ok(Arc::new(LoadedTable {
@@ -332,7 +332,7 @@ impl TableCache {
         let loaded = match (&source.kind, &found.anchor) {
             (Kind::Files(table), _) => self.load_files(rest, table, files, offer).await?,
             (Kind::Memory(table), Anchor::Memory(anchor)) => {
-                let reads = source.fields.reads(&numbers(&missing));
+                let reads = source.fields.reads(&numbers(&missing))?;
                 let units = Units::of_batches(&table.ordered(anchor), reads);
                 let loaded = self.load(rest, units, None, None).await?;
                 loaded.ok_or_else(unexpected)?
@@ -341,7 +341,7 @@ impl TableCache {
                 let of = Arc::clone(of);
                 let dictionary = elements.ok_or_else(unexpected)?;
                 let rows = blocking(work, move |_| of.rows(&dictionary)).await?;
-                let reads = source.fields.reads(&numbers(&missing));
+                let reads = source.fields.reads(&numbers(&missing))?;
                 let units = Units::of_batches(&[rows], reads);
                 let loaded = self.load(rest, units, None, None).await?;
                 loaded.ok_or_else(unexpected)?
@@ -487,7 +487,7 @@ impl TableCache {
             (Kind::Elements(_), TableKey::Elements(key)) => elements.as_ref() == Some(key),
             (Kind::Memory(wanted), TableKey::Memory(key)) => wanted.key() == *key,
             (Kind::Files(_), TableKey::Files(_)) => {
-                *table.name == *source.name && table.schema == *source.schema()
+                *table.name == *source.name && table.fields.schema() == source.fields.schema()
             }
             _ => false,
         };
@@ -515,7 +515,8 @@ impl TableCache {
     pub fn forget(&self, source: &TableSource) {
         let mut state = self.state.lock();
         state.tables.retain(|key, table| {
-            let same = *table.name == *source.name && table.schema == *source.schema();
+            let same =
+                *table.name == *source.name && table.fields.schema() == source.fields.schema();
             !(same && matches!(key, TableKey::Files(_)))
         });
     }
@@ -528,7 +529,7 @@ impl TableCache {
             for ((index, _), resident) in &table.columns {
                 all.push(ResidentColumn {
                     table: table.name.to_string(),
-                    column: table.schema.field(*index).name().clone(),
+                    column: table.fields.column_name(*index),
                     encoding: describe(&resident.column.encoding),
                     rows: resident.column.rows,
                     bytes: resident.column.budget_bytes(false),

@@ -90,15 +90,16 @@ impl TableSource {
             }
             None => schema(field.data_type())?,
         };
-        Some(Self {
-            name: format!("elements of {}", field.name()).into(),
-            fields: Arc::new(StructFields::of(&schema)),
-            kind: Kind::Elements(Arc::new(ElementsOf {
-                of: self.clone(),
-                column,
-                list,
-            })),
-        })
+        let of = ElementsOf {
+            of: self.clone(),
+            column,
+            list,
+        };
+        Some(Self::new(
+            format!("elements of {}", field.name()).into(),
+            Arc::new(StructFields::of(&schema)),
+            Kind::Elements(Arc::new(of)),
+        ))
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 
-use arrow::datatypes::SchemaRef;
 use datafusion::datasource::listing::PartitionedFile;
 
 use super::elements::{ElementsAnchor, ElementsKey};
@@ -11,6 +10,7 @@ use super::files::{FileKey, FileTable};
 use super::loaded::LoadedTable;
 use super::memory::{MemoryAnchor, MemoryKey};
 use super::source::TableSource;
+use super::struct_fields::StructFields;
 use crate::column::{Column, Encoding, is_text};
 use crate::error::{GpuError, Result};
 
@@ -47,7 +47,7 @@ pub(super) enum Anchor {
 /// One table.
 pub(super) struct Table {
     pub(super) name: Arc<str>,
-    pub(super) schema: SchemaRef,
+    pub(super) fields: Arc<StructFields>,
     pub(super) anchor: Anchor,
     pub(super) rows: Option<usize>,
     pub(super) columns: BTreeMap<ColumnKey, Resident>,
@@ -223,7 +223,7 @@ impl State {
     ) -> &mut Table {
         self.tables.entry(key.clone()).or_insert_with(|| Table {
             name: Arc::clone(&source.name),
-            schema: Arc::clone(source.schema()),
+            fields: Arc::clone(&source.fields),
             anchor: anchor.clone(),
             rows: None,
             columns: BTreeMap::new(),

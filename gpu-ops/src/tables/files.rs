@@ -360,7 +360,7 @@ impl FileTable {
 
     /// A scan of table columns `columns` of these `units`, which make a partition each.
     pub(super) fn scan(&self, units: Vec<PartitionedFile>, columns: &[usize]) -> Result<Units> {
-        let reads = self.fields.reads(columns);
+        let reads = self.fields.reads(columns)?;
         let positions = reads
             .columns
             .iter()

@@ -235,7 +235,10 @@ async fn read_unit(
     let mut rows = 0;
     while let Some(batch) = stream.try_next().await.map_err(explain)? {
         rows += batch.num_rows();
-        let columns = units.reads().take(&batch).map_err(explain)?;
+        let columns = units.reads().take(&batch).map_err(|error| match error {
+            DataFusionError::NotImplemented(what) => GpuError::Unsupported(what),
+            other => explain(other).into(),
+        })?;
         for (encoder, column) in encoders.iter_mut().zip(&columns) {
             encoder.push(column)?;
         }

@@ -26,7 +26,7 @@ impl TableCache {
         work: &LoadFor,
     ) -> Result<Arc<LoadedTable>> {
         let wanted = &wanted(source, request.columns, request.needs_codes)[..];
-        let reads = source.fields.reads(request.columns);
+        let reads = source.fields.reads(request.columns)?;
         let units = Units::Stored(rows.partitions.concat(), reads);
         let request = LoadRequest {
             source,

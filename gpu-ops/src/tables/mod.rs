@@ -9,7 +9,8 @@
 //! determines their position in the columns (`row_groups`), so that a unit is encoded and copied while later ones are
 //! decoded (`load`, `preallocated`), and kernels process the rows in place while others are read (`progress`).
 //!
-//! The fields of structs are columns of their own, behind those of the table (`struct_fields`). The elements of lists are a table
+//! The fields of structs are columns of their own, behind those of the table (`struct_fields`), and so is what no kernel computes
+//! of its columns (`computed`). The elements of lists are a table
 //! beside it (`elements`).
 //!
 //! All columns of a table have one canonical row order, however the scan was split: files by path and ranges by
@@ -17,6 +18,7 @@
 //! resident come behind those that were there, so that its columns grow by the new rows (`grow`).
 
 mod cache;
+mod computed;
 mod disk;
 mod elements;
 mod entries;

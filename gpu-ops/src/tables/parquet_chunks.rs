@@ -227,7 +227,7 @@ impl FileTable {
             return Err(Reason::Schema);
         }
         let fields = self.fields.schema().fields();
-        let field = fields.get(column).ok_or(Reason::Schema)?;
+        let field = fields.get(column).ok_or(Reason::Computed)?;
         let file = metadata.file_metadata();
         if self.fields.is_field(column) {
             let Some(names) = self.fields.names(column) else {

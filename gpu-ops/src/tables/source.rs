@@ -40,6 +40,8 @@ pub struct ScanAnalysis {
 pub struct TableSource {
     pub(super) name: Arc<str>,
     pub(super) fields: Arc<StructFields>,
+    /// All columns, with those that are computed, as far as they are known.
+    pub(super) schema: SchemaRef,
     pub(super) kind: Kind,
 }
 
@@ -73,12 +75,12 @@ impl TableSource {
         if let Some(exec) = plan.downcast_ref::<ResidentExec>() {
             return Ok(ScanAnalysis {
                 column_of_output: exec.projection.clone(),
-                source: Self {
-                    name: Arc::clone(exec.table.name()),
+                source: Self::new(
+                    Arc::clone(exec.table.name()),
                     // Columns that were made on the device have no structs.
-                    fields: Arc::new(StructFields::none(&exec.table.schema())),
-                    kind: Kind::Resident(Arc::clone(&exec.table)),
-                },
+                    Arc::new(StructFields::none(&exec.table.schema())),
+                    Kind::Resident(Arc::clone(&exec.table)),
+                ),
                 exact_filter: None,
                 limit: None,
             });
@@ -87,11 +89,11 @@ impl TableSource {
             let schema = exec.schema();
             return Ok(ScanAnalysis {
                 column_of_output: (0..schema.fields().len()).collect(),
-                source: Self {
-                    name: Arc::clone(exec.label()),
-                    fields: Arc::new(StructFields::of(&schema)),
-                    kind: Kind::Input(exec.number()),
-                },
+                source: Self::new(
+                    Arc::clone(exec.label()),
+                    Arc::new(StructFields::of(&schema)),
+                    Kind::Input(exec.number()),
+                ),
                 exact_filter: None,
                 limit: None,
             });
@@ -109,11 +111,11 @@ impl TableSource {
             let scan = FileTable::analyze(config)?;
             return Ok(ScanAnalysis {
                 column_of_output: scan.column_of_output,
-                source: Self {
-                    name: scan.table.name().into(),
-                    fields: Arc::clone(&scan.table.fields),
-                    kind: Kind::Files(Arc::new(scan.table)),
-                },
+                source: Self::new(
+                    scan.table.name().into(),
+                    Arc::clone(&scan.table.fields),
+                    Kind::Files(Arc::new(scan.table)),
+                ),
                 exact_filter: scan.exact_filter,
                 limit: None,
             });
@@ -126,11 +128,11 @@ impl TableSource {
             let all = || (0..schema.fields().len()).collect();
             return Ok(ScanAnalysis {
                 column_of_output: config.projection().clone().unwrap_or_else(all),
-                source: Self {
-                    name: "memory table".into(),
-                    kind: Kind::Memory(Arc::new(MemoryTable::of(config))),
-                    fields: Arc::new(StructFields::of(&schema)),
-                },
+                source: Self::new(
+                    "memory table".into(),
+                    Arc::new(StructFields::of(&schema)),
+                    Kind::Memory(Arc::new(MemoryTable::of(config))),
+                ),
                 exact_filter: None,
                 limit: None,
             });
@@ -142,11 +144,11 @@ impl TableSource {
         let schema = plan.schema();
         ScanAnalysis {
             column_of_output: (0..schema.fields().len()).collect(),
-            source: Self {
-                name: plan.name().into(),
-                fields: Arc::new(StructFields::of(&schema)),
-                kind: Kind::Plan(Arc::clone(plan)),
-            },
+            source: Self::new(
+                plan.name().into(),
+                Arc::new(StructFields::of(&schema)),
+                Kind::Plan(Arc::clone(plan)),
+            ),
             exact_filter: None,
             limit,
         }
@@ -157,9 +159,18 @@ impl TableSource {
         &self.name
     }
 
-    /// All columns of the table, and behind them the fields of its structs; column indexes count in it.
+    /// All columns of the table, behind them the fields of its structs, and then those that are computed; column indexes count in it.
     pub fn schema(&self) -> &SchemaRef {
-        self.fields.schema()
+        &self.schema
+    }
+
+    pub(super) fn new(name: Arc<str>, fields: Arc<StructFields>, kind: Kind) -> Self {
+        Self {
+            name,
+            schema: Arc::clone(fields.schema()),
+            fields,
+            kind,
+        }
     }
 
     /// The column of the field that `names` lead to within a column of structs; `None` where they lead to none. One that may not be
@@ -174,9 +185,33 @@ impl TableSource {
         self.fields.presence(column, names)
     }
 
+    /// The same table with one more column, of what `expr`, which is over its columns by number, comes to for each row; and the
+    /// column's number. It is computed when it is loaded. Columns that are computed themselves may be among those.
+    ///
+    /// `None` where the table's columns are not kept, where `expr` reads a field of structs by a number of its own, and where it
+    /// failed for one of the rows before.
+    #[must_use]
+    pub fn with_computed(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<(Self, usize)> {
+        if !matches!(self.kind, Kind::Files(_) | Kind::Memory(_)) {
+            return None;
+        }
+        let (own, known) = (self.fields.own(), self.fields.schema());
+        let (schema, column) = self.fields.computed().with(expr, known, own)?;
+        let mut with = self.clone();
+        if schema.fields().len() > self.schema.fields().len() {
+            with.schema = schema;
+        }
+        Some((with, column))
+    }
+
+    /// Is the column computed of others?
+    pub fn is_computed(&self, column: usize) -> bool {
+        column >= self.fields.schema().fields().len()
+    }
+
     /// Do both stand for the same rows, in one fragment? Anonymous plans are never the same.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.schema() == other.schema()
+        self.fields.schema() == other.fields.schema()
             && match (&self.kind, &other.kind) {
                 (Kind::Files(a), Kind::Files(b)) => a.is_same(b),
                 (Kind::Memory(a), Kind::Memory(b)) => a.key() == b.key(),

@@ -14,6 +14,9 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::error::DataFusionError;
 use datafusion::parquet::basic::Repetition;
 use datafusion::parquet::schema::types::SchemaDescriptor;
+use datafusion::physical_expr::PhysicalExpr;
+
+use super::computed::{ComputedColumn, ComputedColumns};
 
 /// The columns of a table, and behind them the fields of its structs.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ pub(super) struct StructFields {
     own: usize,
     /// Where the others are.
     paths: Vec<Path>,
+    /// Columns that are computed of the table's own, behind all of these.
+    computed: Arc<ComputedColumns>,
 }
 
 /// Where a field is in its table.
@@ -49,6 +54,7 @@ impl StructFields {
             schema: Arc::clone(schema),
             own,
             paths: Vec::new(),
+            computed: ComputedColumns::of(schema),
         };
         let mut fields: Vec<FieldRef> = schema.fields().to_vec();
         for (column, field) in schema.fields().iter().enumerate() {
@@ -73,6 +79,7 @@ impl StructFields {
             schema: Arc::clone(schema),
             own: schema.fields().len(),
             paths: Vec::new(),
+            computed: Arc::default(),
         }
     }
 
@@ -101,9 +108,29 @@ impl StructFields {
         }
     }
 
-    /// All columns, by number.
+    /// All columns but those that are computed, by number.
     pub(super) fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// How many columns are the table's own.
+    pub(super) fn own(&self) -> usize {
+        self.own
+    }
+
+    /// Those that are computed of them.
+    pub(super) fn computed(&self) -> &ComputedColumns {
+        &self.computed
+    }
+
+    /// The name of a column, for people.
+    pub(super) fn column_name(&self, column: usize) -> String {
+        let fields = self.schema.fields();
+        if let Some(field) = fields.get(column) {
+            return field.name().clone();
+        }
+        let computed = self.computed.get(column - fields.len());
+        computed.map_or_else(String::new, |computed| computed.name().to_string())
     }
 
     /// The number of the field that `names` lead to within a column of structs; `None` where they lead to none.
@@ -188,27 +215,32 @@ impl StructFields {
     }
 
     /// What is to be read of the table for these columns.
-    pub(super) fn reads(&self, wanted: &[usize]) -> Reads {
+    ///
+    /// # Errors
+    /// Of DataFusion's rewriting, and for a column that there is not.
+    pub(super) fn reads(&self, wanted: &[usize]) -> Result<Reads, DataFusionError> {
         let mut reads = Reads {
             columns: Vec::new(),
             takes: Vec::with_capacity(wanted.len()),
         };
         for wanted in wanted {
+            if let Some(computed) = wanted.checked_sub(self.schema.fields().len()) {
+                let column = self.computed.get(computed).ok_or_else(lacking)?;
+                let places: Vec<usize> = column.reads.iter().map(|c| reads.place(*c)).collect();
+                let over = column.over(&places)?;
+                reads.takes.push(Take::Computed(column, over));
+                continue;
+            }
             let path = self.path(*wanted);
-            let column = path.map_or(*wanted, |path| path.column);
-            let at = reads.columns.iter().position(|c| *c == column);
-            let at = at.unwrap_or_else(|| {
-                reads.columns.push(column);
-                reads.columns.len() - 1
-            });
-            reads.takes.push(Take {
+            let at = reads.place(path.map_or(*wanted, |path| path.column));
+            reads.takes.push(Take::Field(TakeField {
                 at,
                 fields: path.map_or(Vec::new(), |path| path.fields.clone()),
                 around: path.and_then(Path::around),
                 is_presence: path.is_some_and(|path| path.is_presence),
-            });
+            }));
         }
-        reads
+        Ok(reads)
     }
 }
 
@@ -221,7 +253,15 @@ pub(super) struct Reads {
 }
 
 #[derive(Debug, Clone)]
-struct Take {
+enum Take {
+    /// A column, or what is within it.
+    Field(TakeField),
+    /// What is computed of columns, with the expression over those that are read.
+    Computed(Arc<ComputedColumn>, Arc<dyn PhysicalExpr>),
+}
+
+#[derive(Debug, Clone)]
+struct TakeField {
     /// Position among the columns that are read.
     at: usize,
     fields: Vec<usize>,
@@ -238,17 +278,30 @@ impl Path {
 }
 
 impl Reads {
+    /// The position of a column of the table among those that are read.
+    fn place(&mut self, column: usize) -> usize {
+        let at = self.columns.iter().position(|c| *c == column);
+        at.unwrap_or_else(|| {
+            self.columns.push(column);
+            self.columns.len() - 1
+        })
+    }
+
     /// The wanted columns out of a batch of those that are read.
     ///
     /// # Errors
-    /// When the batch has other columns, or structs with other fields.
+    /// When the batch has other columns, or structs with other fields; [`DataFusionError::NotImplemented`] for what cannot be computed
+    /// of a row.
     pub(super) fn take(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>, DataFusionError> {
-        let takes = self.takes.iter().map(|take| take.of(batch));
+        let takes = self.takes.iter().map(|take| match take {
+            Take::Field(field) => field.of(batch),
+            Take::Computed(column, expr) => column.evaluate(expr, batch),
+        });
         takes.collect()
     }
 }
 
-impl Take {
+impl TakeField {
     fn of(&self, batch: &RecordBatch) -> Result<ArrayRef, DataFusionError> {
         let column = batch.columns().get(self.at).ok_or_else(lacking)?;
         if !self.is_presence {
@@ -361,7 +414,7 @@ mod tests {
         // Strings that are never NULL in their struct, which may be.
         assert!(fields.schema().field(6).is_nullable());
 
-        let reads = fields.reads(&[6, 1, 5, 3, 2]);
+        let reads = fields.reads(&[6, 1, 5, 3, 2]).unwrap();
         assert_eq!(reads.columns, [0, 1]);
         let taken = reads.take(&batch.project(&reads.columns).unwrap()).unwrap();
         let texts = StringArray::from(vec![Some("p"), Some("q"), None, Some("s")]);

@@ -27,8 +27,9 @@ pub use declare::{Scope, SettingInfo};
 pub use failures::Failures;
 use kinds::{Bytes, Count, Flag, OneOf, Parsed, Positive, Text};
 pub use names::{
-    DeviceSetting, GroupSetting, IndexJoins, JoinMode, JoinSetting, LaneRefill, LateColumns,
-    LoadBalance, Named, RangeJoins, Reentry, Setting, ShardPlan, Shards, Switch, named,
+    ComputedColumns, DeviceSetting, GroupSetting, IndexJoins, JoinMode, JoinSetting, LaneRefill,
+    LateColumns, LoadBalance, Named, RangeJoins, Reentry, Setting, ShardPlan, Shards, Switch,
+    named,
 };
 
 declare::settings! {
@@ -140,6 +141,11 @@ declare::settings! {
     /// these are few, and looked up on the device; where they turn out to be too many, the query is cut into smaller
     /// parts around it.
     value_tables: bool as Flag = true, query;
+
+    /// Whether what kernels do not compute of a table's columns becomes a column of the table, which DataFusion computes once for
+    /// all of its rows and which stays on the device like any other: auto (where an operator would have to run on the CPU), on (wherever
+    /// possible) or off.
+    computed_columns: ComputedColumns as OneOf = ComputedColumns::Auto, query;
 
     /// The shape of pipelines in which rows have many matches in an index: auto (by price), tile (the matches are
     /// counted, then a second pipeline goes over the pairs) or tree (warps follow the matches and share the work).

@@ -216,6 +216,8 @@ impl Named for RangeJoins {
 
 /// Whether rows that the CPU has computed go back to the device.
 pub type Reentry = Switch;
+/// The setting of columns that tables have for what no kernel computes.
+pub type ComputedColumns = Switch;
 
 /// How many devices share a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

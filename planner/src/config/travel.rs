@@ -60,6 +60,7 @@ mod tests {
             ("cold", "wait"),
             ("parquet", "device"),
             ("value_tables", "false"),
+            ("computed_columns", "off"),
             ("metrics", "true"),
             ("group_slots", "64"),
             ("blocks", "3"),

@@ -10,7 +10,7 @@ use crate::rel::ScanTable;
 use crate::stats::TableFacts;
 
 /// The statistics of the plan alone, for tables that are not resident.
-pub(super) struct NoFacts;
+pub(crate) struct NoFacts;
 
 impl TableFacts for NoFacts {
     fn rows(&self, table: &Arc<ScanTable>) -> f64 {

@@ -151,6 +151,13 @@ impl Classification {
         }
     }
 
+    /// How many operators stay on the CPU for reasons of their own.
+    pub(super) fn refused(&self) -> usize {
+        let own = self.reason().is_some_and(|r| r.rank() == Rank::Incapable);
+        let below = self.children.iter().map(Self::refused);
+        usize::from(own) + below.sum::<usize>()
+    }
+
     /// True when any part of the plan reads a table.
     pub(super) fn reads_tables(&self) -> bool {
         self.table_rows || self.device_rows || self.children.iter().any(Self::reads_tables)

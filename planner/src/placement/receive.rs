@@ -9,7 +9,7 @@ use warpline_gpu::exec::{FragmentOptions, GpuFragmentExec, in_one_partition, ove
 
 use super::replace::options_of;
 use super::report::{CpuOperator, PlacementReportExec};
-use super::{GpuPlacement, MAX_TAIL_ROWS};
+use super::{GpuPlacement, MAX_TAIL_ROWS, computing};
 use crate::config::WarplineConfig;
 use crate::error::PlannerError;
 use crate::fragment::FragmentPlanner;
@@ -46,7 +46,7 @@ impl GpuPlacement {
             }
             ("all operators".to_string(), lost.to_string())
         } else {
-            match FragmentPlanner::try_new(&original, config) {
+            match FragmentPlanner::try_new(&original, &computing(config)) {
                 Ok(fragment) => {
                     let fragment = Arc::new(fragment.on(Arc::clone(runtime.machine())));
                     let options = FragmentOptions {

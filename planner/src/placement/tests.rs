@@ -354,9 +354,9 @@ async fn the_deepest_cause_comes_first_and_every_operator_says_its_own() {
             ],
         ),
         (
-            "SELECT to_date(at, '%Y') AS d FROM t ORDER BY 1 LIMIT 3",
+            "SELECT repeat(s, a) AS d FROM t ORDER BY 1 LIMIT 3",
             vec![
-                "ProjectionExec: to_date",
+                "ProjectionExec: repeat",
                 "SortExec(TopK): its input comes from the CPU (ProjectionExec: ",
                 "SortPreservingMergeExec: its input comes from the CPU (ProjectionExec: ",
             ],

@@ -13,6 +13,7 @@ pub mod display;
 pub mod expr;
 pub mod fingerprint;
 pub mod first_rows;
+pub mod physical;
 pub mod rewrite;
 pub mod walk;
 

@@ -45,6 +45,11 @@ pub fn with_shared_tables(rel: &RelRef) -> RelRef {
                 tables.push((Arc::clone(table), Vec::new()));
                 tables.len() - 1
             });
+        // One may know of more computed columns than the other.
+        let width = |table: &ScanTable| table.source.schema().fields().len();
+        if width(&tables[at].0) < width(table) {
+            tables[at].0 = Arc::clone(table);
+        }
         let wanted = &mut tables[at].1;
         for column in columns {
             if !wanted.contains(column) {

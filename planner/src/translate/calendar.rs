@@ -16,7 +16,7 @@ use datafusion::functions::datetime::to_timestamp::{
 };
 use datafusion::functions::datetime::to_unixtime::ToUnixtimeFunc;
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::expressions::{BinaryExpr, Literal};
+use datafusion::physical_expr::expressions::{BinaryExpr, CaseExpr, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Calendar, DatePart, Expr, LocalSpan, Node, Span, Zone};
@@ -358,6 +358,9 @@ pub(super) fn arithmetic(
         }
         _ => return Ok(None),
     };
+    if let Some(cases) = moved_by_cases(value, *expr.op(), shift)? {
+        return node(&cases, scope).map(|moved| Some(moved.node));
+    }
     let Some(constant) = constant(shift) else {
         return refuse("an interval that is not constant runs on the CPU");
     };
@@ -396,6 +399,34 @@ pub(super) fn arithmetic(
         ticks: ticks.ok_or_else(wrong)?,
     };
     Ok(Some(Node::Calendar { function, value }))
+}
+
+/// `value + CASE … THEN INTERVAL 'a' … END` as the CASE of `value + INTERVAL 'a'`; `None` where an interval of it is no constant.
+fn moved_by_cases(
+    value: &Arc<dyn PhysicalExpr>,
+    op: Operator,
+    shift: &Arc<dyn PhysicalExpr>,
+) -> Result<Option<Arc<dyn PhysicalExpr>>, Reason> {
+    let Some(case) = shift.downcast_ref::<CaseExpr>() else {
+        return Ok(None);
+    };
+    let moved = |by: &Arc<dyn PhysicalExpr>| -> Option<Arc<dyn PhysicalExpr>> {
+        constant(by)?;
+        let (value, by) = (Arc::clone(value), Arc::clone(by));
+        Some(Arc::new(BinaryExpr::new(value, op, by)))
+    };
+    let branches = case.when_then_expr().iter();
+    let branches = branches.map(|(when, then)| Some((Arc::clone(when), moved(then)?)));
+    let otherwise = case.else_expr().map(moved);
+    let (Some(branches), false) = (
+        branches.collect::<Option<Vec<_>>>(),
+        matches!(otherwise, Some(None)),
+    ) else {
+        return Ok(None);
+    };
+    let of = case.expr().map(Arc::clone);
+    let moved = CaseExpr::try_new(of, branches, otherwise.flatten())?;
+    Ok(Some(Arc::new(moved)))
 }
 
 /// A difference of two values of the type `operands`: days of dates, a duration of timestamps.

@@ -22,6 +22,9 @@ pub(super) fn cast(
 /// `value` as one of the type `to`.
 pub(super) fn converted(value: Expr, to: &DataType, safe: bool) -> Result<Expr, Reason> {
     let from = value.data_type.clone();
+    if from == *to {
+        return Ok(value);
+    }
     // From a zone Arrow keeps the moment, but for dates; into one it keeps what the clocks show.
     let (zone_from, zone_to) = (zone(&from)?, zone(to)?);
     if zone_from.is_some() && *to == DataType::Date32 {

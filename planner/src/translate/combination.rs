@@ -128,7 +128,7 @@ fn may_be_few(data_type: &DataType) -> bool {
 }
 
 /// Does the function make strings as long as a column says? Those of combinations that no row has may be too long for memory.
-fn makes_any_length(expr: &Arc<dyn PhysicalExpr>) -> bool {
+pub(crate) fn makes_any_length(expr: &Arc<dyn PhysicalExpr>) -> bool {
     expr.downcast_ref::<ScalarFunctionExpr>()
         .is_some_and(|function| {
             matches!(function.name(), "repeat" | "lpad" | "rpad")

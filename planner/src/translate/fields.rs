@@ -84,9 +84,13 @@ fn accessed<'e>(expr: &'e Arc<dyn PhysicalExpr>, names: &mut Vec<&'e str>) -> Op
     Some(column)
 }
 
-/// Columns that have what is read of structs.
+/// Columns that have what is read of structs, and what expressions come to that are computed beforehand.
 #[derive(Debug, Clone, Default)]
-pub struct FieldColumns(Vec<FieldColumn>);
+pub struct FieldColumns {
+    fields: Vec<FieldColumn>,
+    /// Each with its column.
+    computed: Vec<(Arc<dyn PhysicalExpr>, Column)>,
+}
 
 #[derive(Debug, Clone)]
 struct FieldColumn {
@@ -101,7 +105,7 @@ impl FieldColumns {
     /// Column `at` of this name has what is accessed.
     pub(crate) fn add(&mut self, access: Access<'_>, name: &str, at: usize) {
         if self.find(access).is_none() {
-            self.0.push(FieldColumn {
+            self.fields.push(FieldColumn {
                 column: access.column,
                 names: access.names.iter().map(ToString::to_string).collect(),
                 presence: access.presence,
@@ -111,8 +115,14 @@ impl FieldColumns {
         }
     }
 
+    /// Column `at` of this name has what `expr` comes to, in which fields of structs are columns already.
+    pub(crate) fn add_computed(&mut self, expr: &Arc<dyn PhysicalExpr>, name: &str, at: usize) {
+        self.computed
+            .push((Arc::clone(expr), Column::new(name, at)));
+    }
+
     fn find(&self, access: Access<'_>) -> Option<(String, usize)> {
-        let found = self.0.iter().find(|found| {
+        let found = self.fields.iter().find(|found| {
             found.column == access.column
                 && found.presence == access.presence
                 && found
@@ -129,9 +139,23 @@ impl FieldColumns {
         &self,
         expr: &Arc<dyn PhysicalExpr>,
     ) -> Result<Arc<dyn PhysicalExpr>, Reason> {
-        match self.0.is_empty() {
-            true => Ok(Arc::clone(expr)),
-            false => with_columns(expr, &mut |access| self.find(access)),
+        let expr = match self.fields.is_empty() {
+            true => Arc::clone(expr),
+            false => with_columns(expr, &mut |access| self.find(access))?,
+        };
+        if self.computed.is_empty() {
+            return Ok(expr);
         }
+        let replaced = expr.transform_down(|e| {
+            let found = self.computed.iter().find(|(computed, _)| computed.eq(&e));
+            Ok(match found {
+                Some((_, column)) => {
+                    let column = Arc::new(column.clone());
+                    Transformed::new(column as _, true, TreeNodeRecursion::Jump)
+                }
+                None => Transformed::no(e),
+            })
+        })?;
+        Ok(replaced.data)
     }
 }

@@ -367,3 +367,36 @@ fn moves_in_time() {
     assert_eq!(text("date_trunc('month', at)"), "start of the month(at)");
     assert_eq!(text("day - date '2000-01-01'"), "(day - 2000-01-01)");
 }
+
+#[test]
+fn what_was_translated_is_datafusions_again() {
+    let schema = schema();
+    let translated = |expr: &Arc<dyn PhysicalExpr>| {
+        let expr = translate(expr, &mut Scope::whole(&schema));
+        expr.unwrap_or_else(|reason| panic!("{reason}"))
+    };
+    for sql in [
+        "a + 1",
+        "b * 2 - b / 3 % 5",
+        "qty * price",
+        "CASE WHEN a > 3 AND NOT flag THEN price ELSE qty END",
+        "a IN (1, 2, NULL)",
+        "b NOT IN (4, 5)",
+        "s IS NULL OR u IS NOT NULL",
+        "TRY_CAST(f AS INT)",
+        "upper(s)",
+        "length(u) + a",
+        "s || u",
+        "concat(s, a % 3)",
+        "a IS DISTINCT FROM b",
+        "a & 3 | 4",
+    ] {
+        let expr = translated(&physical(sql));
+        let again = crate::rel::physical::physical(&expr, &schema);
+        let again = again.unwrap_or_else(|| panic!("{sql}"));
+        let (again, expr) = (translated(&again), format!("{expr:?}"));
+        assert_eq!(format!("{again:?}"), expr, "{sql}");
+    }
+    let without = translated(&physical("date_trunc('month', at)"));
+    assert!(crate::rel::physical::physical(&without, &schema).is_none());
+}

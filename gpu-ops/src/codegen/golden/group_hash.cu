@@ -86,7 +86,7 @@ WL_KERNEL(pipeline, Args, args) {
         if (alive) {
           const u64 member[1] = {(u64)v3 | ((u64)v9 << 40)}; bool full = false;
           first0 = insert_new<1>((u32*)0, args.d0keys, args.d0slots - 1, member, 128, full);
-          if (full) store_relaxed(args.control + 1, (u64)1);
+          if (full) store_relaxed(args.control + 1, (u64)2);
         }
         if (alive) {
           const u32 hot = front_slot(front, 2048u, (u64)(((u64)v3) + 1));

@@ -5,7 +5,7 @@ use warpline_cuda::kernels::GROUP_PROBES;
 
 use crate::codegen::ir::key::KeyPlan;
 use crate::codegen::ir::range::Range;
-use crate::codegen::ir::results::{CONTROL_WORDS, ControlWord};
+use crate::codegen::ir::results::{CONTROL_WORDS, ControlWord, FULL_SET};
 use crate::codegen::ir::slot::{Part, Slot};
 use crate::codegen::ir::value::{CType, Value};
 use crate::codegen::key::codes::{code, key_plan, pack_keys, packed_words};
@@ -78,7 +78,7 @@ impl DistinctSets {
             format!(
                 "  {first} = insert_new<{words}>({states}, {table}, {slots} - 1, member, {GROUP_PROBES}, full);"
             ),
-            format!("  if (full) store_relaxed({control} + {overflow}, (u64)1);"),
+            format!("  if (full) store_relaxed({control} + {overflow}, (u64){FULL_SET});"),
             "}".to_string(),
         ]);
         self.words.push(words);

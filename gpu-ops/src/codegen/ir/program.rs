@@ -158,6 +158,8 @@ pub enum WindowFill {
     Running(RunningValue, RunningCombine),
     /// Of values that are there, the least or greatest between two edges.
     Extreme(RunningValue, RunningCombine, (Edge, Edge)),
+    /// Of floats that are there, the sum of squared differences from the mean between two edges.
+    Squares((Edge, Edge)),
 }
 
 /// Entries of a warp's queue of one level, as in `tree.cuh`.

@@ -12,12 +12,15 @@ use crate::pipeline::{GroupPlacement, Regroup};
 /// Control words of each result.
 pub const CONTROL_WORDS: usize = 5;
 
+/// What [`ControlWord::Overflow`] says where a set of a DISTINCT call was too full. Where its table was as well, it says either.
+pub const FULL_SET: u64 = 2;
+
 /// What the control words of a result say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlWord {
     /// Rows, entries or pairs that there are, whether or not there was room for them.
     Count = 0,
-    /// Non-zero: a group table was too full; run again with more slots.
+    /// Non-zero: a group table was too full, or, where it is [`FULL_SET`], the set of a DISTINCT call; run again with more slots.
     Overflow = 1,
     /// Non-zero: a build assumed to be unique is not.
     Duplicate = 2,

@@ -64,6 +64,21 @@ pub(in crate::codegen) fn layouts(
                     nullable: false,
                 }
             }
+            WindowColumn::Squares(of, _) => {
+                let of = argument(columns, *of)?;
+                if !of.float || of.width != 8 {
+                    return unsupported(format!("squared differences of {}", of.data_type));
+                }
+                ColumnLayout {
+                    data_type,
+                    width: 8,
+                    float: true,
+                    base: 0,
+                    range: Range::FULL,
+                    meaning: Meaning::Number,
+                    nullable: false,
+                }
+            }
             _ => number(4, 0, Range::new(0, u32::MAX.into())),
         });
     }
@@ -152,6 +167,7 @@ pub(super) fn program(
             WindowColumn::Running(combine, of) | WindowColumn::Extreme(combine, of, _) => {
                 (of, *combine)
             }
+            WindowColumn::Squares(of, _) => (of, RunningCombine::Sum),
             WindowColumn::Bound(_) => {
                 fills.push(WindowFill::Bound);
                 continue;
@@ -178,6 +194,11 @@ pub(super) fn program(
         });
         let text = if matches!(column, WindowColumn::RunningCount(_)) {
             valid.map_or("1".to_string(), |valid| format!("({valid} ? 1 : 0)"))
+        } else if matches!(column, WindowColumn::Squares(..)) {
+            let data = Slot::Result(into, Part::Column(*of));
+            let data = arguments.pointer(data, from.pointer());
+            let known = valid.unwrap_or_else(|| "true".to_string());
+            format!("known_value({known}, {data}[row])")
         } else {
             let data = Slot::Result(into, Part::Column(*of));
             let data = arguments.pointer(data, from.pointer());
@@ -201,6 +222,7 @@ pub(super) fn program(
         let _ = writeln!(body, "    {out}[row] = ({c_type}){text};");
         fills.push(match column {
             WindowColumn::Extreme(_, _, edges) => WindowFill::Extreme(value, combine, *edges),
+            WindowColumn::Squares(_, edges) => WindowFill::Squares(*edges),
             _ => WindowFill::Running(value, combine),
         });
     }

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use crate::codegen::{ControlWord, Slot};
+use crate::codegen::{ControlWord, FULL_SET, Slot};
 use crate::device::LaunchConfig;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::control::Control;
@@ -260,9 +260,11 @@ impl Run<'_> {
             run.launch_stride(kernel, stride)?;
             let frame = &mut run.frame;
             let words = frame.control.read(frame.stream)?;
-            if Control::word(&words, into, ControlWord::Overflow) != 0 {
-                frame.check_growth(into)?;
-                frame.grow_groups(into)?;
+            let overflow = Control::word(&words, into, ControlWord::Overflow);
+            if overflow != 0 {
+                let full_sets = overflow == FULL_SET;
+                frame.check_growth(into, full_sets)?;
+                frame.grow_groups(into, full_sets)?;
                 attempts += 1;
                 return Ok(Turn::Restart);
             }
@@ -272,7 +274,7 @@ impl Run<'_> {
                 // As many rows of every stride as of those so far.
                 let all = (count / done).saturating_mul(strides);
                 if anew {
-                    frame.check_growth(into)?;
+                    frame.check_growth(into, false)?;
                     before = 0;
                 }
                 frame.make_room(into, count, all.max(count), before)?;

@@ -195,7 +195,7 @@ impl<'a> Frame<'a> {
 
     /// May a table that overflowed be made anew, larger and empty? Not when rows of an earlier part were in it, and once
     /// not when it would be too large for device memory: then rows had better be aggregated in parts.
-    pub(in crate::exec) fn check_growth(&self, result: ResultId) -> Result<()> {
+    pub(in crate::exec) fn check_growth(&self, result: ResultId, full_sets: bool) -> Result<()> {
         let sizes = &self.results[result].sizes;
         let room = self.prepared.graph.group_room;
         let beyond = match (&self.prepared.shapes[result], room) {
@@ -222,6 +222,7 @@ impl<'a> Frame<'a> {
             name: self.name(result).to_string(),
             slots: sizes.slots,
             distinct_slots: sizes.distinct_slots.clone(),
+            full_sets,
         })
     }
 
@@ -246,28 +247,26 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// More slots for groups, four times as many for the sets of DISTINCT calls; empty.
-    pub(in crate::exec) fn grow_groups(&mut self, result: ResultId) -> Result<()> {
+    /// More slots for groups, or, where they were `full`, four times as many for the sets of DISTINCT calls; empty. Each grows for itself:
+    /// a table that starts far too small would take sets along that have a place for every row.
+    pub(in crate::exec) fn grow_groups(&mut self, result: ResultId, full_sets: bool) -> Result<()> {
         let Shape::Groups {
-            hashed,
-            distinct_words,
-            regrouped,
-            ..
+            hashed, regrouped, ..
         } = &self.prepared.shapes[result]
         else {
             return Err(GpuError::Internal("rows that overflow a table".into()));
         };
         let hashed = *hashed || regrouped.is_some_and(|of| of.how.has_strays());
-        if !hashed && distinct_words.is_empty() {
-            return Err(GpuError::Internal("a dense group table overflowed".into()));
-        }
         let growth = self.growth(result);
         let sizes = &mut self.results[result].sizes;
-        if hashed {
+        if full_sets {
+            for slots in &mut sizes.distinct_slots {
+                *slots = slots.saturating_mul(4);
+            }
+        } else if hashed {
             sizes.slots = sizes.slots.saturating_mul(growth);
-        }
-        for slots in &mut sizes.distinct_slots {
-            *slots = slots.saturating_mul(4);
+        } else {
+            return Err(GpuError::Internal("a dense group table overflowed".into()));
         }
         if let Some(old) = self.results[result].store.take() {
             old.release(&mut self.recycler);

@@ -56,6 +56,8 @@ pub struct GpuFragmentExec {
 #[derive(Debug, Default)]
 pub(super) struct RunState {
     report: Mutex<FragmentReport>,
+    /// The plan in smaller parts that answered.
+    parts: Mutex<Option<Arc<dyn ExecutionPlan>>>,
     counters: Counters,
     /// The inputs have run: their operators may keep state of that.
     inputs_ran: AtomicBool,
@@ -223,7 +225,12 @@ impl GpuFragmentExec {
         self.with_report(FragmentReport::clone)
     }
 
-    /// The same without a copy.
+    /// The plan in smaller parts that answered in its place, with fragments of its own.
+    pub fn parts(&self) -> Option<Arc<dyn ExecutionPlan>> {
+        self.run.parts.lock().clone()
+    }
+
+    /// What the last run did, without a copy.
     pub fn with_report<T>(&self, read: impl FnOnce(&FragmentReport) -> T) -> T {
         read(&self.run.report.lock())
     }
@@ -413,6 +420,7 @@ pub(super) fn in_parts(
         ..FragmentReport::default()
     });
     let plan = in_one_partition(reset_plan_states(Arc::clone(&second.plan))?);
+    *state.parts.lock() = Some(Arc::clone(&plan));
     let stream = plan.execute(0, context)?;
     let schema = Arc::clone(&shared.schema);
     Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))

@@ -170,13 +170,14 @@ impl Shared {
                     name,
                     slots,
                     distinct_slots,
+                    full_sets,
                 }) => {
                     self.forget(&prepared);
                     let note = format!("groups of {name} outgrew {slots} slots: planned again");
                     report.choices.push(note);
                     let mut facts = self.facts.lock();
                     let outgrown = facts.outgrown.entry(name).or_default();
-                    outgrown.note(slots, &distinct_slots);
+                    outgrown.note(slots, &distinct_slots, full_sets);
                 }
                 Err(other) => return Err(other),
             }

@@ -125,6 +125,8 @@ pub(super) enum Builtin {
     Running(RunningValue, RunningCombine),
     /// The least and greatest in frames of windows.
     Extremes(RunningValue, RunningCombine),
+    /// Squared differences from the mean, of frames of windows.
+    Squares,
 }
 
 impl Builtins {
@@ -279,6 +281,7 @@ impl Builtins {
                 WindowFill::Extreme(value, combine, _) => {
                     self.add(Builtin::Extremes(*value, *combine));
                 }
+                WindowFill::Squares(_) => self.add(Builtin::Squares),
                 WindowFill::Number(_) | WindowFill::Bound => {}
             }
         }
@@ -475,6 +478,7 @@ impl Builtin {
             Self::WindowFirst => runtime.builtin("first_marks", 0, kernels::window_first),
             Self::Running(value, combine) => return compile_running(runtime, (value, combine)),
             Self::Extremes(value, combine) => return compile_extremes(runtime, (value, combine)),
+            Self::Squares => runtime.builtin("moment_nodes", 0, kernels::window_moments),
         }
         .map(|_| ())
     }

@@ -24,13 +24,16 @@ impl Outgrown {
     /// How many more slots are tried.
     const TIMES: u64 = 4;
 
-    /// These slots were too few.
-    pub(in crate::exec) fn note(&mut self, slots: u64, distinct_slots: &[u64]) {
-        let more = |slots: u64| slots.saturating_mul(Self::TIMES);
-        self.slots = self.slots.max(more(slots));
+    /// These slots were too few: those of sets, or those of the table.
+    pub(in crate::exec) fn note(&mut self, slots: u64, distinct_slots: &[u64], full_sets: bool) {
+        let more = |slots: u64, full: bool| match full {
+            true => slots.saturating_mul(Self::TIMES),
+            false => slots,
+        };
+        self.slots = self.slots.max(more(slots, !full_sets));
         self.distinct_slots.resize(distinct_slots.len(), 0);
         for (mine, slots) in self.distinct_slots.iter_mut().zip(distinct_slots) {
-            *mine = more(*slots).max(*mine);
+            *mine = more(*slots, full_sets).max(*mine);
         }
     }
 
@@ -53,8 +56,9 @@ mod tests {
     #[test]
     fn what_was_too_small_gets_larger_each_time() {
         let mut outgrown = Outgrown::default();
-        outgrown.note(16, &[8]);
-        outgrown.note(32, &[8]);
+        outgrown.note(16, &[8], false);
+        outgrown.note(32, &[8], false);
+        outgrown.note(32, &[8], true);
         let mut sizes = Sizes {
             slots: 64,
             distinct_slots: vec![16],

@@ -6,7 +6,7 @@ use crate::exec::frame::control::Control;
 use crate::exec::frame::run::Run;
 use crate::exec::prepare::kernel::{PreparedSort, PreparedWindow};
 use crate::exec::prepare::part_sizes::{BlockSizes, PartSize};
-use crate::graph::{FirstRows, WindowColumn};
+use crate::graph::{Edge, FirstRows, WindowColumn};
 use crate::primitives::{self, Frames, OrderedKeys, WindowNumbers};
 
 impl Run<'_> {
@@ -99,6 +99,7 @@ impl Run<'_> {
                         WindowColumn::RunningCount(_)
                         | WindowColumn::Running(..)
                         | WindowColumn::Extreme(..)
+                        | WindowColumn::Squares(..)
                         | WindowColumn::Bound(_) => {
                             return Err(GpuError::Internal("a column that is no number".into()));
                         }
@@ -111,7 +112,7 @@ impl Run<'_> {
                     *place = column;
                 }
                 // Once numbers are known.
-                WindowFill::Bound | WindowFill::Extreme(..) => {}
+                WindowFill::Bound | WindowFill::Extreme(..) | WindowFill::Squares(_) => {}
                 WindowFill::Running(value, combine) => {
                     // SAFETY: the column has a value of this width a row, the sums were made above.
                     unsafe {
@@ -135,48 +136,61 @@ impl Run<'_> {
             let bound = self.frame.bound(bounds.source);
             self.launch(bounds, bound, (0, capacity))?;
         }
-        let mut extremes = 0;
+        let mut framed = 0;
         for (i, fill) in window.fills.iter().enumerate() {
-            let WindowFill::Extreme(value, combine, edges) = fill else {
+            let (WindowFill::Extreme(_, _, edges) | WindowFill::Squares(edges)) = fill else {
                 continue;
             };
+            let frames = self.frames(sort, window, edges)?;
             let frame = &self.frame;
-            let number = |column: usize| frame.address(into, Part::Column(window.first + column));
-            let place = |wanted: WindowColumn| {
-                let fills = window.fills.iter();
-                let at = fills.enumerate().find_map(|(i, fill)| match fill {
-                    WindowFill::Number(number) if *number == wanted => Some(i),
-                    _ => None,
-                });
-                match at {
-                    Some(at) => number(at),
-                    None => Err(GpuError::Internal(format!("a frame without {wanted:?}"))),
-                }
-            };
-            let frames = Frames {
-                start: number(edges.0.column)?,
-                start_plus: edges.0.plus,
-                end: number(edges.1.column)?,
-                end_plus: edges.1.plus,
-                partition_start: place(WindowColumn::PartitionStart)?,
-                partition_end: place(WindowColumn::PartitionEnd)?,
-            };
-            let column = number(i)?;
+            let (runtime, stream) = (frame.runtime, frame.stream);
+            let column = frame.address(into, Part::Column(window.first + i))?;
             // SAFETY: the columns have a value of this width, and a word each, a row.
-            extremes += unsafe {
-                primitives::frame_extremes(
-                    frame.runtime,
-                    frame.stream,
-                    (*value, *combine),
-                    column,
-                    frames,
-                    rows,
-                )?
+            framed += unsafe {
+                match fill {
+                    WindowFill::Extreme(value, combine, _) => {
+                        let of = (*value, *combine);
+                        primitives::frame_extremes(runtime, stream, of, column, frames, rows)?
+                    }
+                    _ => primitives::frame_squares(runtime, stream, column, frames, rows)?,
+                }
             };
         }
         // Two sums, two kernels of numbers, three a running value.
         let running = |fill: &&WindowFill| matches!(fill, WindowFill::Running(..));
-        self.reports.kernels += extremes + 4 + 3 * window.fills.iter().filter(running).count();
+        self.reports.kernels += framed + 4 + 3 * window.fills.iter().filter(running).count();
         Ok(())
+    }
+
+    /// The frames between two edges, of numbers that were filled.
+    fn frames(
+        &self,
+        sort: &PreparedSort,
+        window: &PreparedWindow,
+        edges: &(Edge, Edge),
+    ) -> Result<Frames> {
+        let number = |column: usize| {
+            self.frame
+                .address(sort.into, Part::Column(window.first + column))
+        };
+        let place = |wanted: WindowColumn| {
+            let fills = window.fills.iter();
+            let at = fills.enumerate().find_map(|(i, fill)| match fill {
+                WindowFill::Number(number) if *number == wanted => Some(i),
+                _ => None,
+            });
+            match at {
+                Some(at) => number(at),
+                None => Err(GpuError::Internal(format!("a frame without {wanted:?}"))),
+            }
+        };
+        Ok(Frames {
+            start: number(edges.0.column)?,
+            start_plus: edges.0.plus,
+            end: number(edges.1.column)?,
+            end_plus: edges.1.plus,
+            partition_start: place(WindowColumn::PartitionStart)?,
+            partition_end: place(WindowColumn::PartitionEnd)?,
+        })
     }
 }

@@ -2,7 +2,7 @@
 
 use warpline_gpu::primitives::{
     Frames, Numbering, OrderedKeys, RowCount, RunningCombine, RunningValue, WindowNumbers,
-    exclusive_sum, first_of_partitions, frame_extremes, number_windows, running,
+    exclusive_sum, first_of_partitions, frame_extremes, frame_squares, number_windows, running,
 };
 
 use super::{Machine, Numbers, SIZES, machines};
@@ -288,6 +288,66 @@ fn extremes_of_frames() {
                         machine.name
                     );
                 }
+            }
+        }
+    }
+}
+
+/// Values that lie far from 0 and close together, of which a running sum of squares would keep nothing; some are none.
+#[test]
+fn squared_differences_of_frames() {
+    let unknown = f64::from_bits(u64::MAX >> 1);
+    for machine in machines() {
+        let mut numbers = Numbers(15);
+        for size in SIZES {
+            for (partition, before, behind) in
+                [(7, 2, 1), (u64::MAX, 40, 40), (3000, -3, 900), (50, 5, -2)]
+            {
+                let (begin, _) = marks(size, partition, 2, &mut numbers);
+                let (starts, ends) = runs(&begin);
+                let positions: Vec<u32> = (0..size as u32).collect();
+                let [own, low, high] = [&positions, &starts, &ends].map(|words| {
+                    let mut words = words.clone();
+                    words.push(0);
+                    machine.upload(&words)
+                });
+                let frames = Frames {
+                    start: own.ptr(),
+                    start_plus: -before,
+                    end: own.ptr(),
+                    end_plus: behind + 1,
+                    partition_start: low.ptr(),
+                    partition_end: high.ptr(),
+                };
+                let mut values: Vec<f64> = (0..size)
+                    .map(|_| match numbers.draw() % 5 {
+                        0 => unknown,
+                        n => 1e9 + n as f64 / 8.0,
+                    })
+                    .collect();
+                values.push(0.0);
+                let buffer = machine.upload(&values);
+                let rows = RowCount::Known(size as u64);
+                let (runtime, stream) = (&machine.runtime, &machine.stream);
+                unsafe { frame_squares(runtime, stream, buffer.ptr(), frames, rows).unwrap() };
+                let found = machine.read::<f64>(&buffer, size + 1);
+                for row in 0..size {
+                    let (low, high) = (i64::from(starts[row]), i64::from(ends[row]));
+                    let first = (row as i64 - before).clamp(low, high) as usize;
+                    let end = (row as i64 + behind + 1).clamp(low, high) as usize;
+                    let frame = values.get(first..end).unwrap_or_default();
+                    let known = frame.iter().filter(|v| v.to_bits() != unknown.to_bits());
+                    let known: Vec<f64> = known.map(|value| value - 1e9).collect();
+                    let mean = known.iter().sum::<f64>() / known.len().max(1) as f64;
+                    let expected: f64 = known.iter().map(|v| (v - mean) * (v - mean)).sum();
+                    assert!(
+                        (found[row] - expected).abs() <= 1e-6 * expected,
+                        "{}: {} for {expected} in row {row} of {size}, {before} {behind}",
+                        machine.name,
+                        found[row],
+                    );
+                }
+                assert_eq!(found[size], 0.0, "nothing behind the rows is theirs");
             }
         }
     }

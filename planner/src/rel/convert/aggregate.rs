@@ -1,6 +1,5 @@
 //! Calls of aggregations and their filters, in one phase or two that are together, and the groups that they are of.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
@@ -27,7 +26,7 @@ use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 use super::grouping::Grouping;
 use super::moments::{self, MomentCall};
 use super::ranked::{self, RankedCall};
-use super::{Inputs, exchange, fields};
+use super::{Converter, Inputs, exchange};
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{binary, cast, is_not_null, is_true};
 use crate::rel::{Rel, RelRef};
@@ -70,25 +69,26 @@ pub(super) fn decimal_average(sum: Expr, rows: Expr, data_type: DataType) -> Exp
     binary(BinaryOp::Divide, sum, rows, data_type)
 }
 
-/// What calls compute over rows with the columns of `input`, which gets some for the fields of structs that they read; `lists` counts those of the fragment.
+/// What calls compute over rows with the columns of `input`, which gets some for the fields of structs that they read and for what no kernel
+/// computes of these.
 pub(super) fn calls(
     calls: &[Arc<AggregateFunctionExpr>],
     filters: &[Option<Arc<dyn PhysicalExpr>>],
     input: &mut RelRef,
-    lists: &Cell<usize>,
+    converter: &Converter,
 ) -> Result<Vec<Call>, Reason> {
     let mut read: Vec<_> = filters.iter().flatten().cloned().collect();
     for call in calls {
         read.extend(call.expressions());
         read.extend(call.order_bys().iter().map(|key| Arc::clone(&key.expr)));
     }
-    let (with, columns) = fields::read_by(Arc::clone(input), &read)?;
+    let (with, columns) = converter.read_by(Arc::clone(input), &read)?;
     *input = with;
     let schema = input.schema();
-    let mut scope = Scope::whole(&schema).with_fields(columns);
+    let mut scope = converter.scope(&schema).with_fields(columns);
     let mut found = Vec::with_capacity(calls.len());
     for (call, filter) in calls.iter().zip(filters) {
-        if let Some(ranked) = ranked::call(call, filter.as_ref(), &mut scope, lists)? {
+        if let Some(ranked) = ranked::call(call, filter.as_ref(), &mut scope, &converter.lists)? {
             found.push(Call::Ranked(ranked));
             continue;
         }

@@ -12,9 +12,10 @@ use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
 use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{Expr, Node};
 
-use super::super::expr::{as_column, null, renumber};
+use super::super::expr::null;
 use super::super::walk::bottom_up;
-use super::super::{Join, JoinKind, Rel, RelKind, RelRef, ScanTable};
+use super::super::{Rel, RelKind, RelRef, ScanTable};
+use super::reach::{Target, reach};
 use crate::reason::Reason;
 use crate::translate::{Access, FieldColumns, with_columns};
 
@@ -72,7 +73,7 @@ pub(super) fn read_by(
     }
     for expr in exprs {
         with_columns(expr, &mut |access| {
-            let (with, at) = reach(&rel, access)?;
+            let (with, at) = reach(&rel, &Accessed(access))?;
             rel = with;
             let name = rel.columns[at].name.clone();
             columns.add(access, &name, at);
@@ -109,7 +110,7 @@ pub(super) fn of_condition(
             JoinSide::None => return None,
         };
         let column = from.index;
-        let (with, index) = reach(side, Access { column, ..access })?;
+        let (with, index) = reach(side, &Accessed(Access { column, ..access }))?;
         let found = &with.columns[index];
         let name = found.name.clone();
         columns.push(Arc::new(Field::new(
@@ -133,93 +134,42 @@ pub(super) fn is_struct(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Struct(_))
 }
 
-/// `rel` with what is accessed as a column of it, the last one unless it had it before; and which.
-fn reach(rel: &RelRef, access: Access<'_>) -> Option<(RelRef, usize)> {
-    if !is_struct(&rel.columns.get(access.column)?.data_type) {
-        return None;
+/// What is accessed, of a relation or of a table.
+struct Accessed<'a>(Access<'a>);
+
+impl Target for Accessed<'_> {
+    fn columns(&self) -> Vec<usize> {
+        vec![self.0.column]
     }
-    let width = rel.columns.len();
-    match &rel.kind {
-        RelKind::Scan { table, columns } => {
-            let column = *columns.get(access.column)?;
-            let wanted = column_of(table, Access { column, ..access })?;
-            let mut columns = columns.clone();
-            let at = columns.iter().position(|c| *c == wanted);
-            let at = at.unwrap_or_else(|| {
-                columns.push(wanted);
-                width
-            });
-            Some((Rel::scan(Arc::clone(table), columns), at))
-        }
-        RelKind::Filter { input, conjuncts } => {
-            let (input, at) = reach(input, access)?;
-            Some((Rel::filter(input, conjuncts.clone()), at))
-        }
-        RelKind::Sort {
-            input,
-            keys,
-            skip,
-            fetch,
-        } => {
-            let (input, at) = reach(input, access)?;
-            Some((Rel::sort(input, keys.clone(), *skip, *fetch), at))
-        }
-        RelKind::Project { input, exprs } => {
-            let passed = exprs.get(access.column)?;
-            let (input, added) = match as_column(passed) {
-                Some(column) => {
-                    let (input, at) = reach(input, Access { column, ..access })?;
-                    let added = input.column(at);
-                    (input, added)
-                }
-                None => (Arc::clone(input), of_null(passed, access)?),
-            };
-            let names = rel.columns.iter().map(|column| column.name.clone());
-            let mut named: Vec<_> = exprs.iter().cloned().zip(names).collect();
-            let had = as_column(&added)
-                .and_then(|added| exprs.iter().position(|e| as_column(e) == Some(added)));
-            let at = had.unwrap_or_else(|| {
-                named.push((added, access.names.join(".")));
-                width
-            });
-            Some((Rel::project(input, named), at))
-        }
-        RelKind::Join(join) => of_join(rel, join, access),
-        RelKind::Scalar { input, subquery } => {
-            let left = input.columns.len();
-            if access.column >= left {
-                return None;
-            }
-            let (input, at) = reach(input, access)?;
-            let added = input.columns.len() - left;
-            let with = Rel::scalar(input, Arc::clone(subquery));
-            Some(behind(&with, left, added, width, at))
-        }
-        RelKind::Window {
-            input,
-            keys,
-            window,
-        } => {
-            let left = input.columns.len();
-            if access.column >= left {
-                return None;
-            }
-            let (input, at) = reach(input, access)?;
-            let added = input.columns.len() - left;
-            let own = rel.columns[left..].iter();
-            let own = own.map(|column| (column.name.clone(), column.data_type.clone()));
-            let with = Rel::window(input, keys.clone(), window.clone(), own.collect());
-            Some(behind(&with, left, added, width, at))
-        }
-        RelKind::Union(inputs) => {
-            let with = inputs.iter().map(|input| {
-                let (with, at) = reach(input, access)?;
-                let columns: Vec<usize> = (0..width).chain([at]).collect();
-                Some(Rel::select(with, &columns))
-            });
-            Some((Rel::union(with.collect::<Option<_>>()?), width))
-        }
-        RelKind::Aggregate { .. } | RelKind::One => None,
+
+    fn at(&self, columns: &[usize]) -> Option<Self> {
+        let column = *columns.first()?;
+        Some(Self(Access { column, ..self.0 }))
+    }
+
+    fn may_be_of(&self, rel: &RelRef) -> bool {
+        let column = rel.columns.get(self.0.column);
+        column.is_some_and(|column| is_struct(&column.data_type))
+    }
+
+    fn of_table(&self, table: &Arc<ScanTable>) -> Option<(Arc<ScanTable>, usize)> {
+        Some((Arc::clone(table), column_of(table, self.0)?))
+    }
+
+    fn of_constants(&self, exprs: &[&Expr]) -> Option<Expr> {
+        of_null(exprs.first()?, self.0)
+    }
+
+    /// No struct is there where a row has no match.
+    fn of_no_match(&self) -> Option<ScalarValue> {
+        Some(match self.0.presence {
+            true => ScalarValue::from(false),
+            false => ScalarValue::Null,
+        })
+    }
+
+    fn name(&self) -> String {
+        self.0.names.join(".")
     }
 }
 
@@ -242,72 +192,6 @@ fn of_null(expr: &Expr, access: Access<'_>) -> Option<Expr> {
         data_type = fields.find(name)?.1.data_type();
     }
     null(data_type).ok()
-}
-
-fn of_join(rel: &RelRef, join: &Join, access: Access<'_>) -> Option<(RelRef, usize)> {
-    let (left, width) = (join.left.columns.len(), rel.columns.len());
-    let on_left = access.column < left;
-    let padded = match on_left {
-        true => join.kind == JoinKind::Full,
-        false => matches!(join.kind, JoinKind::Left | JoinKind::Full),
-    };
-    let (with, at) = if on_left {
-        let (with, at) = reach(&join.left, access)?;
-        let added = with.columns.len() - left;
-        let moved = |column: usize| {
-            if column < left {
-                column
-            } else {
-                column + added
-            }
-        };
-        let residual = join.residual.iter().map(|e| renumber(e, &moved)).collect();
-        let with = Rel::join(Join {
-            left: with,
-            residual,
-            ..join.clone()
-        });
-        behind(&with, left, added, width, at)
-    } else {
-        if !join.kind.yields_right() {
-            return None;
-        }
-        let column = access.column - left;
-        let (right, at) = reach(&join.right, Access { column, ..access })?;
-        let with = Rel::join(Join {
-            right,
-            ..join.clone()
-        });
-        (with, left + at)
-    };
-    match access.presence && padded {
-        true => Some(or_false(&with, at)),
-        false => Some((with, at)),
-    }
-}
-
-/// `rel` with one more column, which is false where column `at` is NULL: no struct is there where a row has no match.
-fn or_false(rel: &RelRef, at: usize) -> (RelRef, usize) {
-    let there = Expr {
-        node: Node::Coalesce(vec![
-            rel.column(at),
-            Expr::literal(ScalarValue::from(false)),
-        ]),
-        data_type: DataType::Boolean,
-        nullable: false,
-    };
-    let names = rel.columns.iter().map(|column| column.name.clone());
-    let mut named: Vec<_> = rel.all_columns().into_iter().zip(names).collect();
-    named.push((there, rel.columns[at].name.clone()));
-    (Rel::project(Arc::clone(rel), named), rel.columns.len())
-}
-
-/// `with` is a relation of `width` columns that has `added` more behind the first `left`: the same with these at its end.
-fn behind(with: &RelRef, left: usize, added: usize, width: usize, at: usize) -> (RelRef, usize) {
-    let columns = (0..left).chain(left + added..width + added);
-    let columns: Vec<usize> = columns.chain(left..left + added).collect();
-    let at = if at < left { at } else { at - left + width };
-    (Rel::select(Arc::clone(with), &columns), at)
 }
 
 /// `rel` with tables that are not read for columns of structs: what is left of them passes, and is never looked at.

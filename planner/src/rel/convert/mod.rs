@@ -5,6 +5,7 @@
 
 mod aggregate;
 mod beside;
+mod computed;
 mod fields;
 mod grouping;
 mod grouping_sets;
@@ -14,6 +15,7 @@ mod moments;
 mod order;
 mod phases;
 mod ranked;
+mod reach;
 mod scan;
 mod states;
 mod unnest;
@@ -54,8 +56,9 @@ use warpline_gpu::graph::list_of;
 
 use super::expr::{is_true, null, split};
 use super::{Rel, RelRef};
+use crate::config::{ComputedColumns, WarplineConfig};
 use crate::reason::{Rank, Reason, refuse};
-use crate::translate::{Scope, is_string, is_value, translate};
+use crate::translate::{FieldColumns, Scope, is_string, is_value, translate};
 
 pub use inputs::Inputs;
 pub(crate) use inputs::{arrivals, is_arrival, stands_alone};
@@ -71,13 +74,20 @@ pub struct Refusal {
     pub reason: Reason,
 }
 
-/// The relation that `plan` computes over the rows of `inputs`, in the order that it promises.
+/// The relation that `plan` computes over the rows of `inputs`, in the order that it promises. Where `config` says so, tables have columns
+/// for what no kernel computes of theirs.
 ///
 /// # Errors
 /// The [`Refusal`] of the first operator that the device does not run.
-pub fn convert(plan: &Arc<dyn ExecutionPlan>, inputs: &Inputs) -> Result<RelRef, Refusal> {
+pub fn convert(
+    plan: &Arc<dyn ExecutionPlan>,
+    inputs: &Inputs,
+    config: &WarplineConfig,
+) -> Result<RelRef, Refusal> {
     let mut converter = Converter {
         inputs: inputs.clone(),
+        computes: config.computed_columns == ComputedColumns::On,
+        combines: config.value_tables,
         ..Converter::default()
     };
     let rel = fields::without_structs(&converter.plan(plan)?);
@@ -128,6 +138,10 @@ struct Converter {
     subqueries: Vec<(ScalarSubqueryExpr, RelRef)>,
     /// How many lists there are.
     lists: Cell<usize>,
+    /// Tables get columns for what no kernel computes.
+    computes: bool,
+    /// What is evaluated by combination counts as computed.
+    combines: bool,
 }
 
 impl Converter {
@@ -350,6 +364,28 @@ impl Converter {
         Ok(Rel::select(rel, &columns))
     }
 
+    /// `rel` with columns for what `exprs` read of structs and what no kernel computes of them, and which those are.
+    fn read_by(
+        &self,
+        rel: RelRef,
+        exprs: &[Arc<dyn PhysicalExpr>],
+    ) -> Result<(RelRef, FieldColumns), Reason> {
+        let (rel, mut columns) = fields::read_by(rel, exprs)?;
+        if !self.computes {
+            return Ok((rel, columns));
+        }
+        let exprs = exprs.iter().map(|expr| columns.replaced(expr));
+        let exprs = exprs.collect::<Result<Vec<_>, _>>()?;
+        let rel = computed::beside(rel, &exprs, &mut columns, self.combines)?;
+        Ok((rel, columns))
+    }
+
+    /// What expressions over rows of this schema are translated in.
+    fn scope<'s>(&self, schema: &'s Schema) -> Scope<'s> {
+        // Else it is said of them that they are too many, when the rest is known to run.
+        Scope::whole(schema).combining(self.combines || !self.computes)
+    }
+
     /// Translate expressions over `input`. Scalar subqueries among them become columns beside the
     /// input's, which the input that is returned has.
     fn translate_all(
@@ -367,7 +403,9 @@ impl Converter {
         exprs: &[Arc<dyn PhysicalExpr>],
         passed: bool,
     ) -> Result<(RelRef, Vec<Expr>), Reason> {
-        let (mut rel, exprs) = fields::beside(input, exprs)?;
+        let (mut rel, columns) = self.read_by(input, exprs)?;
+        let exprs = exprs.iter().map(|expr| columns.replaced(expr));
+        let exprs = exprs.collect::<Result<Vec<_>, _>>()?;
         let mut beside: Vec<usize> = Vec::new();
         let mut prepared = Vec::with_capacity(exprs.len());
         let width = rel.columns.len();
@@ -401,7 +439,7 @@ impl Converter {
             rel = Rel::scalar(rel, Arc::clone(&self.subqueries[*at].1));
         }
         let schema = rel.schema();
-        let mut scope = Scope::whole(&schema);
+        let mut scope = self.scope(&schema);
         let translated = prepared
             .iter()
             .map(|e| {

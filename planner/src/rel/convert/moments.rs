@@ -498,7 +498,7 @@ fn between(mean: Expr, least: Expr, greatest: Expr) -> Expr {
     case(below, least, case(above, greatest, mean))
 }
 
-fn root(value: Expr) -> Expr {
+pub(super) fn root(value: Expr) -> Expr {
     Expr {
         nullable: value.nullable,
         data_type: FLOAT,

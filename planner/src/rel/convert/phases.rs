@@ -27,7 +27,7 @@ pub(super) fn aggregate(
         raw.aggr_expr(),
         raw.filter_expr(),
         &mut grouping.input,
-        &converter.lists,
+        converter,
     )?;
     if by.has_grouping_set() {
         if let Some(call) = raw.aggr_expr().iter().find(|call| makes_list(call)) {

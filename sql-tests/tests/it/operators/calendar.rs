@@ -564,3 +564,20 @@ fn durations_against_intervals() {
                     FROM (SELECT id, us, lag(us) OVER (ORDER BY us, id) AS before FROM t) x";
     check_all(&fixture, [sessions.to_string()]);
 }
+
+#[test]
+fn moves_by_intervals_of_a_case() {
+    let fixture = near_times();
+    let mut values = Vec::new();
+    // One CASE of two columns is computed before.
+    for (n, column) in ["s", "ms", "us", "ns", "us"].into_iter().enumerate() {
+        let n = n.min(3) + 3;
+        values.push(format!(
+            "{column} + CASE WHEN id % {n} = 0 THEN INTERVAL '90 minutes' WHEN id % {n} = 1 THEN INTERVAL '1 month' ELSE INTERVAL '20 seconds' END"
+        ));
+        values.push(format!(
+            "{column} - CASE id % {n} WHEN 0 THEN INTERVAL '1 day' WHEN 1 THEN INTERVAL '2 hours' END"
+        ));
+    }
+    check_values(&fixture, "t", &values);
+}

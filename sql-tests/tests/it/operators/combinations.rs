@@ -21,7 +21,7 @@ const WORDS: [&str; 9] = [
 ];
 const OTHERS: [&str; 5] = ["", "o", "three", "ß", "one"];
 
-fn table(rows: usize, nulls: Nulls) -> Fixture {
+pub(super) fn table(rows: usize, nulls: Nulls) -> Fixture {
     let days = [-1, 0, 58, 59, 11_016, 11_017, 11_315];
     Fixture::device().table(
         "t",
@@ -47,7 +47,7 @@ fn table(rows: usize, nulls: Nulls) -> Fixture {
     )
 }
 
-const VALUES: [&str; 34] = [
+pub(super) const VALUES: [&str; 34] = [
     "a || b",
     "a || '-' || b || '!'",
     "concat(a, b)",
@@ -93,25 +93,23 @@ fn values_of_few_combinations() {
     }
 }
 
+pub(super) const CONDITIONS: [&str; 11] = [
+    "a || b LIKE '%o%'",
+    "a LIKE b || '%'",
+    "a ~ b",
+    "CAST(i AS VARCHAR) LIKE '1%'",
+    "CAST(d AS VARCHAR) LIKE '2000%'",
+    "a || b IN ('one', 'ao', NULL)",
+    "concat(a, b) = concat(b, a)",
+    "upper(a) = upper(b)",
+    "a || b < b || a",
+    "length(a || b) > i",
+    "f IS TRUE AND a || b <> ''",
+];
+
 #[test]
 fn conditions_over_few_combinations() {
-    check_conditions(
-        &table(300, Nulls::Some),
-        "t",
-        &[
-            "a || b LIKE '%o%'",
-            "a LIKE b || '%'",
-            "a ~ b",
-            "CAST(i AS VARCHAR) LIKE '1%'",
-            "CAST(d AS VARCHAR) LIKE '2000%'",
-            "a || b IN ('one', 'ao', NULL)",
-            "concat(a, b) = concat(b, a)",
-            "upper(a) = upper(b)",
-            "a || b < b || a",
-            "length(a || b) > i",
-            "f IS TRUE AND a || b <> ''",
-        ],
-    );
+    check_conditions(&table(300, Nulls::Some), "t", &CONDITIONS);
 }
 
 #[test]

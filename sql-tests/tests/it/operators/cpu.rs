@@ -60,11 +60,11 @@ const STAYS: [(&str, &str); 11] = [
         "SELECT k, s, first_value(v) AS x FROM t GROUP BY ROLLUP (k, s)",
         "first_value without ORDER BY",
     ),
+    ("SELECT max(repeat(s, k)) AS x FROM t", "repeat"),
     (
-        "SELECT max(to_hex(CAST(f AS BIGINT))) AS x FROM t",
-        "to_hex",
+        "SELECT max(s || n) AS x FROM (SELECT s, sum(f) AS n FROM t GROUP BY s)",
+        "run",
     ),
-    ("SELECT max(s || f) AS x FROM t", "run"),
     (
         "SELECT count(*) AS n FROM t WHERE f * random() > 9",
         "volatile",

@@ -6,6 +6,7 @@ mod arithmetic;
 mod calendar;
 mod casts;
 mod combinations;
+mod computed;
 mod conditional;
 mod cpu;
 mod generated;

@@ -2,6 +2,10 @@
 //!
 //! Orders are total where a function tells peers apart: which of them comes first is nobody's promise.
 
+use arrow::array::AsArray;
+use arrow::datatypes::{Float64Type, Int64Type};
+use warpline_sql_tests::Fixture;
+
 use super::tables::fixture;
 use crate::operators::support::check_all;
 
@@ -115,10 +119,72 @@ fn extremes_and_averages_of_sliding_frames() {
         "max(d)|ROWS BETWEEN 100 PRECEDING AND 100 FOLLOWING",
         "min(k)|ROWS BETWEEN 2 FOLLOWING AND 5 FOLLOWING",
         "bool_and(b)|ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING",
+        "max(f::REAL)|ROWS BETWEEN 3 PRECEDING AND 1 FOLLOWING",
+        "min(f::REAL)|ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
         "bool_or(b)|ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
         "avg(x)|ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING",
     ];
     check_all(&fixture(), each(&TOTAL, &functions));
+}
+
+/// DataFusion subtracts from a running sum of squares what leaves a frame: of values of few digits that is right but for the last ones.
+#[test]
+fn variances_over_frames() {
+    let frames = [
+        ("var_samp(z)", "ROWS BETWEEN 2 PRECEDING AND CURRENT ROW"),
+        ("var_pop(z + 3)", "ROWS BETWEEN 3 PRECEDING AND 1 FOLLOWING"),
+        (
+            "var_samp(b::INT)",
+            "ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+        ),
+        (
+            "var_samp(k % 50)",
+            "ROWS BETWEEN 20 PRECEDING AND 20 FOLLOWING",
+        ),
+        ("var_pop(z)", "ROWS BETWEEN 2 FOLLOWING AND 5 FOLLOWING"),
+    ];
+    let mut queries = Vec::new();
+    for table in TABLES {
+        for order in TOTAL {
+            let calls = frames.iter().enumerate().map(|(i, (call, frame))| {
+                format!("round({call} OVER ({order} {frame}), 6) + 0.0 AS v{i}")
+            });
+            let calls: Vec<String> = calls.collect();
+            queries.push(format!("SELECT id, {} FROM {table}", calls.join(", ")));
+        }
+        queries.push(format!(
+            "SELECT id, round(var_samp(z) OVER (PARTITION BY b ORDER BY k RANGE BETWEEN 3 PRECEDING AND 2 FOLLOWING), 6) + 0.0 AS v FROM {table}"
+        ));
+    }
+    check_all(&fixture(), queries);
+    let whole = ["stddev(k)", "var_pop(z)", "stddev_pop(f)", "stddev_samp(x)"];
+    check_all(&fixture(), each(&PEERS, &whole));
+    check_all(&fixture(), each(&TOTAL, &whole));
+}
+
+/// Values that lie close together and far from 0, of which differences of running sums keep nothing.
+#[test]
+fn variances_of_large_values() {
+    let fixture = Fixture::device().table_from(
+        "t",
+        "SELECT value AS id, 1e9 + value % 2 AS v FROM generate_series(1, 3000) AS s(value)",
+    );
+    let run = fixture.run(
+        "SELECT min(d) AS lo, max(d) AS hi, count(*) AS n FROM \
+         (SELECT id, var_pop(v) OVER (ORDER BY id ROWS BETWEEN 99 PRECEDING AND CURRENT ROW) AS d FROM t) x WHERE id >= 100",
+    );
+    let batches = run.expect("an answer").batches;
+    let bound = |column: usize| {
+        batches[0]
+            .column(column)
+            .as_primitive::<Float64Type>()
+            .value(0)
+    };
+    assert_eq!((bound(0), bound(1)), (0.25, 0.25));
+    assert_eq!(
+        batches[0].column(2).as_primitive::<Int64Type>().value(0),
+        2901
+    );
 }
 
 #[test]

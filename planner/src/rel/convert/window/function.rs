@@ -7,7 +7,9 @@ use datafusion::functions_aggregate::average::Avg;
 use datafusion::functions_aggregate::bool_and_or::{BoolAnd, BoolOr};
 use datafusion::functions_aggregate::count::Count;
 use datafusion::functions_aggregate::min_max::{Max, Min};
+use datafusion::functions_aggregate::stddev::{Stddev, StddevPop};
 use datafusion::functions_aggregate::sum::Sum;
+use datafusion::functions_aggregate::variance::{VariancePopulation, VarianceSample};
 use datafusion::functions_window::cume_dist::cume_dist_udwf;
 use datafusion::functions_window::lead_lag::{lag_udwf, lead_udwf};
 use datafusion::functions_window::nth_value::{first_value_udwf, last_value_udwf, nth_value_udwf};
@@ -30,8 +32,14 @@ use crate::decorrelate::last_known;
 use crate::reason::{Reason, refuse};
 use crate::translate::is_decimal;
 
-/// Truths are numbers while they run: 0 and 1.
-pub(super) const TRUTH: DataType = DataType::Int8;
+/// The type in which extremes of another one run: truths are 0 and 1, floats the longer ones.
+pub(super) fn runs_as(data_type: &DataType) -> Option<DataType> {
+    match data_type {
+        DataType::Boolean => Some(DataType::Int8),
+        DataType::Float32 => Some(DataType::Float64),
+        _ => None,
+    }
+}
 
 /// Rows or tiles that no table has. Numbers beyond say the same, and sums with them stay within 64 bits.
 const FAR: i64 = 1 << 40;
@@ -69,6 +77,11 @@ pub(super) enum Kind {
     /// Of decimals.
     DecimalAverage,
     Extreme(RunningCombine),
+    /// A variance, or its root.
+    Variance {
+        sample: bool,
+        root: bool,
+    },
 }
 
 impl Kind {
@@ -196,16 +209,26 @@ fn aggregate_kind(
     } else if function.is::<Max>() || function.is::<BoolOr>() {
         Kind::Extreme(RunningCombine::Max)
     } else {
-        return refused();
+        let (sample, root) = match () {
+            () if function.is::<VarianceSample>() => (true, false),
+            () if function.is::<VariancePopulation>() => (false, false),
+            () if function.is::<Stddev>() => (true, true),
+            () if function.is::<StddevPop>() => (false, true),
+            () => return refused(),
+        };
+        let argument = Arc::clone(argument);
+        wanted.push(Arc::new(CastExpr::new(argument, DataType::Float64, None)));
+        return Ok(Kind::Variance { sample, root });
     };
     if matches!(kind, Kind::Extreme(_)) && is_opaque(&return_type) {
         return refused();
     }
-    // Truths run as numbers.
-    let truth = return_type == DataType::Boolean;
-    wanted.push(match truth && matches!(kind, Kind::Extreme(_)) {
-        true => Arc::new(CastExpr::new(Arc::clone(argument), TRUTH, None)),
-        false => Arc::clone(argument),
+    // In another type while they run.
+    let running = matches!(kind, Kind::Extreme(_)).then(|| runs_as(&return_type));
+    let argument = Arc::clone(argument);
+    wanted.push(match running.flatten() {
+        Some(running) => Arc::new(CastExpr::new(argument, running, None)),
+        None => argument,
     });
     Ok(kind)
 }

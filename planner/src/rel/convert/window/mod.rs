@@ -102,7 +102,7 @@ fn whole(
     let partition = exprs[0].partition_by();
     let (mut input, keys) = converter.translate_all(input, partition)?;
     let filters = vec![None; aggregates.len()];
-    let calls = calls(&aggregates, &filters, &mut input, &converter.lists)?;
+    let calls = calls(&aggregates, &filters, &mut input, converter)?;
     let names = (0..keys.len()).map(|i| format!("partition {i}")).collect();
     let grouping = Grouping { input, keys, names };
     let groups = grouped(&grouping, &calls)?;

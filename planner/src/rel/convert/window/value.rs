@@ -7,11 +7,12 @@ use warpline_gpu::graph::WindowColumn;
 use warpline_gpu::primitives::RunningCombine;
 
 use super::frame::{Bound, Frame};
-use super::function::{Function, Kind, TRUTH};
+use super::function::{Function, Kind, runs_as};
 use super::number::{cast_unless, greatest, int, less, minus, only_if, plus, quotient, tile};
 use super::rows::{Looked, Ordered, Value};
 use crate::reason::{Reason, refuse};
 use crate::rel::convert::aggregate::{decimal_average, sums_in_128_bits};
+use crate::rel::convert::moments::root;
 use crate::rel::expr::{all_of, as_column, binary, case, cast, is_not_null};
 
 impl Function {
@@ -97,9 +98,12 @@ impl Function {
                 let rows_of_frame = minus(self.frame.behind(rows)?, self.frame.first(rows)?);
                 greatest(rows_of_frame, int(0))
             }
-            Kind::Count | Kind::Sum | Kind::Average | Kind::DecimalAverage | Kind::Extreme(_) => {
-                return self.running(rows);
-            }
+            Kind::Count
+            | Kind::Sum
+            | Kind::Average
+            | Kind::DecimalAverage
+            | Kind::Extreme(_)
+            | Kind::Variance { .. } => return self.running(rows),
         };
         let computed = match computed.data_type == data_type {
             true => computed,
@@ -186,7 +190,10 @@ impl Function {
             (Kind::DecimalAverage, other) => {
                 return refuse(format!("avg of {other} over a frame runs on the CPU"));
             }
-            (Kind::Extreme(_), _) if self.data_type == DataType::Boolean => TRUTH,
+            (Kind::Extreme(_), _) => {
+                runs_as(&self.data_type).unwrap_or_else(|| self.data_type.clone())
+            }
+            (Kind::Variance { .. }, _) => DataType::Float64,
             _ => self.data_type.clone(),
         };
         let value = match self.kind {
@@ -194,10 +201,11 @@ impl Function {
             Kind::Extreme(combine) if self.frame.start != Bound::Unbounded => {
                 let edges = self.frame.edges(rows)?;
                 let of = WindowColumn::Extreme(combine, column, edges);
-                Some(Over {
-                    upto: Place::Own(rows.added(of, value_type.clone())),
-                    before: None,
-                })
+                Some(Over::own(rows.added(of, value_type.clone())))
+            }
+            Kind::Variance { .. } => {
+                let of = WindowColumn::Squares(column, self.frame.edges(rows)?);
+                Some(Over::own(rows.added(of, value_type.clone())))
             }
             Kind::Extreme(combine) => {
                 let of = WindowColumn::Running(combine, column);
@@ -226,6 +234,9 @@ impl Function {
                 Kind::DecimalAverage => {
                     // Not where there is nothing to divide by.
                     decimal_average(value, greatest(count.clone(), int(1)), data_type)
+                }
+                Kind::Variance { sample, root } => {
+                    return variance(value, count, sample, root);
                 }
                 _ => cast_unless(value, &data_type),
             };
@@ -296,6 +307,14 @@ enum Place {
 }
 
 impl Over {
+    /// A value that is the frame's already.
+    fn own(value: Expr) -> Self {
+        Self {
+            upto: Place::Own(value),
+            before: None,
+        }
+    }
+
     /// Both, the second if the frame does not begin with the partition.
     fn ends(&self, looked: &Looked) -> (Expr, Option<Expr>) {
         let upto = match &self.upto {
@@ -316,6 +335,15 @@ impl Over {
             }
         }
     }
+}
+
+/// A variance of so many values with this sum of squared differences from their mean, or its root.
+fn variance(squares: Expr, count: Expr, sample: bool, of_root: bool) -> Result<Expr, Reason> {
+    let less_one = i64::from(sample);
+    let divisor = minus(count.clone(), int(less_one));
+    let value = quotient(squares, cast(divisor, DataType::Float64));
+    let value = if of_root { root(value) } else { value };
+    only_if(less(int(less_one), count), value)
 }
 
 /// Rows of the partition before this row's peers.
