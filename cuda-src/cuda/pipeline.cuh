@@ -242,7 +242,7 @@ WL_DEVICE f64 f64_of_order(i64 order) {
 }
 // A value of a column, or what stands for none: a NaN that no value is, since all NaNs of columns become the usual one.
 WL_DEVICE f64 known_value(bool known, f64 value) {
-  return f64_of_order(!known ? (i64)(~0ull >> 1) : value == value ? total_order(value) : (i64)0x7ff8000000000000);
+  return known && value == value ? value : f64_of_order(known ? (i64)0x7ff8000000000000 : (i64)(~0ull >> 1));
 }
 WL_DEVICE bool is_unknown(f64 value) { return total_order(value) == (i64)(~0ull >> 1); }
 WL_DEVICE f32 f32_of_order(i32 order) {

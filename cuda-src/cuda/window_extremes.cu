@@ -1,9 +1,9 @@
 // Least and greatest values of frames of ordered rows, in place: a tree over the values, of which each row reads the few nodes
 // that its frame is made of, however long it is.
 //
-// Compiled behind `window_values.cuh` and `window_frames.cuh`, per value and combination. A node has 16 children: `extreme_nodes` makes one level, from
-// the copy of the values upwards; `extreme_frames` combines, level by level, the nodes at both ends of a frame that no higher
-// node covers. A row with an empty frame keeps its value.
+// Compiled behind `window_values.cuh` and `window_frames.cuh`, per value and combination. A node has 16 children: `extreme_nodes`
+// makes one level, from the copy of the values upwards; `extreme_frames` combines, level by level, the nodes at both ends of a
+// frame that no higher node covers. A row with an empty frame keeps its value.
 // Launch: any grid of 256-thread blocks, a node or a row a thread.
 // Bytes moved: values once read and once written to copy them, a fifteenth more for the levels; a row reads 24 bytes of its
 // frame and at most 30 nodes a level, neighbours the same ones, and writes a value.

@@ -4,8 +4,8 @@
 //
 // Compiled behind `window_frames.cuh`. `moment_nodes` copies the values (level 0), then makes a level at a time: a node has the
 // rows, their mean and the sum of squares of each 16 below it (Chan, Golub, LeVeque: Updating Formulae and a Pairwise Algorithm
-// for Computing Sample Variances, 1979). `moment_frames` merges the nodes of a frame, level by level. Values that are
-// no values (`known_value`) do not count.
+// for Computing Sample Variances, 1979). `moment_frames` merges the nodes of a frame, level by level. What is no value
+// (`known_value`) does not count.
 // Launch: any grid of 256-thread blocks, a node or a row a thread.
 // Bytes moved: values once read and once written to copy them, a fifth more for the levels; a row reads 24 bytes of its frame and
 // at most 30 values or nodes a level, neighbours the same ones, and writes a value.

@@ -5,8 +5,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, JoinConstraint, JoinOperator, Select, Statement, VisitMut, VisitorMut,
+    BinaryOperator, Expr, JoinConstraint, Select, Statement, VisitMut, VisitorMut,
 };
+
+use crate::using_joins::constraint;
 
 /// Puts IS NOT DISTINCT FROM in the place of such comparisons in conditions of joins; whether there was one.
 pub(crate) fn as_comparisons(statement: &mut Statement) -> bool {
@@ -24,17 +26,9 @@ impl VisitorMut for Joins {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
-            let (JoinOperator::Join(JoinConstraint::On(on))
-            | JoinOperator::Inner(JoinConstraint::On(on))
-            | JoinOperator::Left(JoinConstraint::On(on))
-            | JoinOperator::LeftOuter(JoinConstraint::On(on))
-            | JoinOperator::Right(JoinConstraint::On(on))
-            | JoinOperator::RightOuter(JoinConstraint::On(on))
-            | JoinOperator::FullOuter(JoinConstraint::On(on))) = &mut join.join_operator
-            else {
-                continue;
-            };
-            self.changed |= rewritten(on);
+            if let Some(JoinConstraint::On(on)) = constraint(join) {
+                self.changed |= rewritten(on);
+            }
         }
         // Products whose condition is among those of all rows.
         if let Some(selection) = &mut select.selection {

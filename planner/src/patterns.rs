@@ -38,36 +38,34 @@ fn known(expr: &Expr) -> Option<Expr> {
             Some(Expr::Nested(Box::new(matched)))
         }
         Expr::Like {
-            negated,
             any: false,
-            expr,
             pattern,
             escape_char: Some(escape),
-        } => {
-            let pattern = Box::new(literal(with_backslash(pattern, &escape.value)?));
-            Some(Expr::Like {
-                negated: *negated,
-                any: false,
-                expr: expr.clone(),
-                pattern,
-                escape_char: None,
-            })
+            ..
         }
-        Expr::ILike {
-            negated,
+        | Expr::ILike {
             any: false,
-            expr,
             pattern,
             escape_char: Some(escape),
+            ..
         } => {
-            let pattern = Box::new(literal(with_backslash(pattern, &escape.value)?));
-            Some(Expr::ILike {
-                negated: *negated,
-                any: false,
-                expr: expr.clone(),
+            let known = literal(with_backslash(pattern, &escape.value)?);
+            let mut other = expr.clone();
+            if let Expr::Like {
                 pattern,
-                escape_char: None,
-            })
+                escape_char,
+                ..
+            }
+            | Expr::ILike {
+                pattern,
+                escape_char,
+                ..
+            } = &mut other
+            {
+                **pattern = known;
+                *escape_char = None;
+            }
+            Some(other)
         }
         _ => None,
     }

@@ -145,12 +145,7 @@ impl GpuPlacement {
                 value_tables: false,
                 ..config.clone()
             };
-            let surroundings = Surroundings {
-                config: &config,
-                machine: Arc::clone(&surroundings.machine),
-                ..surroundings
-            };
-            in_parts(plan, &surroundings, runtime)
+            in_parts(plan, &surroundings.with(&config), runtime)
         };
         let plan = replace::replace(classification, runtime, config, &second)?;
         Ok(Arc::new(PlacementReportExec::new(plan, device, operators)))
@@ -168,12 +163,7 @@ fn classified(
         return Ok(without);
     }
     let config = computing(surroundings.config);
-    let computing = Surroundings {
-        config: &config,
-        machine: Arc::clone(&surroundings.machine),
-        ..*surroundings
-    };
-    let with = with_outputs_apart(plan, &computing)?;
+    let with = with_outputs_apart(plan, &surroundings.with(&config))?;
     Ok(match with.refused() < without.refused() {
         true => with,
         false => without,

@@ -19,6 +19,9 @@ const AT_MOST: &str =
 const AT_LEAST: &str =
     "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY $2 ASC NULLS LAST)";
 
+/// One of two values, by a condition.
+const IF_ELSE: &str = "CASE WHEN $1 THEN $2 ELSE $3 END";
+
 /// All that a regular expression matches first.
 const WHOLE_MATCH: &str = "(regexp_match($1, concat('(', $2, ')')))[1]";
 
@@ -58,9 +61,9 @@ pub(crate) const SYNONYMS: [(&str, usize, &str); 62] = [
     ("group_concat", 1, "string_agg($1, ',')"),
     ("group_concat", 2, "string_agg($1, $2)"),
     ("hour", 1, "date_part('hour', $1)"),
-    ("if", 3, "CASE WHEN $1 THEN $2 ELSE $3 END"),
-    ("iff", 3, "CASE WHEN $1 THEN $2 ELSE $3 END"),
-    ("iif", 3, "CASE WHEN $1 THEN $2 ELSE $3 END"),
+    ("if", 3, IF_ELSE),
+    ("iff", 3, IF_ELSE),
+    ("iif", 3, IF_ELSE),
     ("isnull", 1, "$1 IS NULL"),
     ("isnull", 2, "coalesce($1, $2)"),
     ("last", 1, "last_value($1)"),

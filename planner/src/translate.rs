@@ -34,9 +34,10 @@ use warpline_gpu::graph::list_of;
 use crate::reason::{Reason, refuse};
 
 pub(crate) use calendar::{is_utc, nanoseconds_of};
-pub(crate) use combination::makes_any_length;
+pub(crate) use combination::{built_in, makes_any_length};
 pub use fields::FieldColumns;
 pub(crate) use fields::{Access, with_columns};
+pub(crate) use strings::looks_beyond;
 
 /// Most nodes of one expression: substituting projections can multiply them.
 pub(crate) const MAX_NODES: usize = 4096;

@@ -186,7 +186,8 @@ fn column(name: &ObjectName) -> Option<String> {
     }
 }
 
-fn constraint(join: &mut Join) -> Option<&mut JoinConstraint> {
+/// What an inner or outer join says of its rows.
+pub(crate) fn constraint(join: &mut Join) -> Option<&mut JoinConstraint> {
     match &mut join.join_operator {
         JoinOperator::Join(on)
         | JoinOperator::Inner(on)

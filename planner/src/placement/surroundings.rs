@@ -17,3 +17,14 @@ pub(super) struct Surroundings<'a> {
     /// Threads that DataFusion runs a query on.
     pub(super) cores: usize,
 }
+
+impl Surroundings<'_> {
+    /// The same with other settings.
+    pub(super) fn with<'b>(&'b self, config: &'b WarplineConfig) -> Surroundings<'b> {
+        Surroundings {
+            config,
+            machine: Arc::clone(&self.machine),
+            ..*self
+        }
+    }
+}

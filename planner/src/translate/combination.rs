@@ -159,21 +159,38 @@ const ROW_BY_ROW: [&str; 18] = [
     "make_array",
 ];
 
-/// A function that is not DataFusion's own: what it costs or does for values that no row has, nobody knows.
-fn is_of_others(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    static OWN: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
+/// Of what DataFusion's own functions are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BuiltIn {
+    /// Simple values.
+    Values,
+    /// Lists and maps.
+    Lists,
+}
+
+/// What a function of DataFusion's own is of; `None` for one of others, whatever its name.
+pub(crate) fn built_in(function: &ScalarUDF) -> Option<BuiltIn> {
+    type Known = HashMap<String, (Arc<ScalarUDF>, BuiltIn)>;
+    static OWN: LazyLock<Known> = LazyLock::new(|| {
+        let named = |function: Arc<ScalarUDF>, of| (function.name().to_string(), (function, of));
         let own = datafusion::functions::all_default_functions().into_iter();
         let of_lists = datafusion::functions_nested::all_default_nested_functions().into_iter();
-        let of_lists = of_lists.filter(|function| ROW_BY_ROW.contains(&function.name()));
-        own.chain(of_lists)
-            .map(|function| (function.name().to_string(), function))
+        own.map(|function| named(function, BuiltIn::Values))
+            .chain(of_lists.map(|function| named(function, BuiltIn::Lists)))
             .collect()
     });
-    expr.downcast_ref::<ScalarFunctionExpr>()
-        .is_some_and(|function| {
-            let own = OWN.get(function.fun().name());
-            own.is_none_or(|own| **own != *function.fun())
-        })
+    let (own, of) = OWN.get(function.name())?;
+    (**own == *function).then_some(*of)
+}
+
+/// A function that is not DataFusion's own: what it costs or does for values that no row has, nobody knows.
+fn is_of_others(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let function = expr.downcast_ref::<ScalarFunctionExpr>();
+    function.is_some_and(|function| match built_in(function.fun()) {
+        None => true,
+        Some(BuiltIn::Values) => false,
+        Some(BuiltIn::Lists) => !ROW_BY_ROW.contains(&function.fun().name()),
+    })
 }
 
 fn reads_columns(expr: &Arc<dyn PhysicalExpr>) -> bool {

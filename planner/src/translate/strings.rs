@@ -74,7 +74,7 @@ fn only_column(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
 }
 
 /// Does the function see more than the values of its row, so that it may answer otherwise over the inputs of a lookup?
-pub(super) fn looks_beyond(expr: &Arc<dyn PhysicalExpr>) -> bool {
+pub(crate) fn looks_beyond(expr: &Arc<dyn PhysicalExpr>) -> bool {
     let Some(function) = expr.downcast_ref::<ScalarFunctionExpr>() else {
         return false;
     };

@@ -28,6 +28,8 @@ const KNOWN: &[(&str, u32, &str)] = &[
     ("limit.slt", 718, TIES),
     ("ordered_aggregate_spill.slt", 69, MEMORY),
     ("set_variable.slt", 344, MEMORY),
+    ("strings.slt", 75, PATTERNS),
+    ("strings.slt", 86, PATTERNS),
 ];
 
 /// DataFusion's sketches are near the values that the device finds.
@@ -35,6 +37,9 @@ const APPROXIMATE: &str = "approximate in DataFusion, exact on the device";
 
 /// What DataFusion's memory limit refuses, the device computes in its own memory.
 const MEMORY: &str = "datafusion.runtime.memory_limit does not bind the device";
+
+/// `SIMILAR TO` is the standard's pattern of the whole string here; plain DataFusion looks for a regular expression.
+const PATTERNS: &str = "SIMILAR TO is a regular expression in DataFusion";
 
 /// Any of the rows that tie may be among the first.
 const TIES: &str = "a limit over an order with ties";

@@ -228,6 +228,55 @@ fn expected<T: Copy>(values: &[T], begin: &[u32], combine: Of<T>) -> Vec<T> {
     out
 }
 
+/// Frames from so many rows before each to so many behind it, cut off where partitions end.
+struct Cut {
+    before: i64,
+    behind: i64,
+    starts: Vec<u32>,
+    ends: Vec<u32>,
+    /// The rows' numbers, where their partitions begin, and what is behind these.
+    words: [warpline_gpu::memory::DeviceBuffer; 3],
+}
+
+impl Cut {
+    fn new(machine: &Machine, begin: &[u32], before: i64, behind: i64) -> Self {
+        let (starts, ends) = runs(begin);
+        let positions: Vec<u32> = (0..begin.len() as u32).collect();
+        let words = [&positions, &starts, &ends].map(|words| {
+            let mut words = words.clone();
+            words.push(0);
+            machine.upload(&words)
+        });
+        Self {
+            before,
+            behind,
+            starts,
+            ends,
+            words,
+        }
+    }
+
+    fn frames(&self) -> Frames {
+        let [own, low, high] = &self.words;
+        Frames {
+            start: own.ptr(),
+            start_plus: -self.before,
+            end: own.ptr(),
+            end_plus: self.behind + 1,
+            partition_start: low.ptr(),
+            partition_end: high.ptr(),
+        }
+    }
+
+    /// The values of a row's frame.
+    fn of<'v, T>(&self, values: &'v [T], row: usize) -> &'v [T] {
+        let (low, high) = (i64::from(self.starts[row]), i64::from(self.ends[row]));
+        let first = (row as i64 - self.before).clamp(low, high) as usize;
+        let end = (row as i64 + self.behind + 1).clamp(low, high) as usize;
+        values.get(first..end).unwrap_or_default()
+    }
+}
+
 /// Frames of every length, empty ones among them, cut off where partitions end.
 #[test]
 fn extremes_of_frames() {
@@ -238,28 +287,8 @@ fn extremes_of_frames() {
                 [(7, 2, 1), (u64::MAX, 40, 40), (3000, -3, 900), (50, 5, -2)]
             {
                 let (begin, _) = marks(size, partition, 2, &mut numbers);
-                let (starts, ends) = runs(&begin);
-                let positions: Vec<u32> = (0..size as u32).collect();
-                let [own, low, high] = [&positions, &starts, &ends].map(|words| {
-                    let mut words = words.clone();
-                    words.push(0);
-                    machine.upload(&words)
-                });
-                let frames = Frames {
-                    start: own.ptr(),
-                    start_plus: -before,
-                    end: own.ptr(),
-                    end_plus: behind + 1,
-                    partition_start: low.ptr(),
-                    partition_end: high.ptr(),
-                };
+                let cut = Cut::new(&machine, &begin, before, behind);
                 let values: Vec<i64> = (0..size).map(|_| numbers.draw() as i64).collect();
-                let frame = |row: usize| -> &[i64] {
-                    let (low, high) = (i64::from(starts[row]), i64::from(ends[row]));
-                    let first = (row as i64 - before).clamp(low, high) as usize;
-                    let end = (row as i64 + behind + 1).clamp(low, high) as usize;
-                    values.get(first..end).unwrap_or_default()
-                };
                 for kind in [RunningCombine::Min, RunningCombine::Max] {
                     let mut padded = values.clone();
                     padded.push(0);
@@ -268,11 +297,12 @@ fn extremes_of_frames() {
                     let of = (RunningValue::I64, kind);
                     let (runtime, stream) = (&machine.runtime, &machine.stream);
                     unsafe {
-                        frame_extremes(runtime, stream, of, buffer.ptr(), frames, rows).unwrap()
+                        frame_extremes(runtime, stream, of, buffer.ptr(), cut.frames(), rows)
+                            .unwrap()
                     };
                     let mut expected: Vec<i64> = (0..size)
                         .map(|row| {
-                            let frame = frame(row).iter().copied();
+                            let frame = cut.of(&values, row).iter().copied();
                             let found = match kind {
                                 RunningCombine::Min => frame.min(),
                                 _ => frame.max(),
@@ -304,21 +334,7 @@ fn squared_differences_of_frames() {
                 [(7, 2, 1), (u64::MAX, 40, 40), (3000, -3, 900), (50, 5, -2)]
             {
                 let (begin, _) = marks(size, partition, 2, &mut numbers);
-                let (starts, ends) = runs(&begin);
-                let positions: Vec<u32> = (0..size as u32).collect();
-                let [own, low, high] = [&positions, &starts, &ends].map(|words| {
-                    let mut words = words.clone();
-                    words.push(0);
-                    machine.upload(&words)
-                });
-                let frames = Frames {
-                    start: own.ptr(),
-                    start_plus: -before,
-                    end: own.ptr(),
-                    end_plus: behind + 1,
-                    partition_start: low.ptr(),
-                    partition_end: high.ptr(),
-                };
+                let cut = Cut::new(&machine, &begin, before, behind);
                 let mut values: Vec<f64> = (0..size)
                     .map(|_| match numbers.draw() % 5 {
                         0 => unknown,
@@ -329,22 +345,20 @@ fn squared_differences_of_frames() {
                 let buffer = machine.upload(&values);
                 let rows = RowCount::Known(size as u64);
                 let (runtime, stream) = (&machine.runtime, &machine.stream);
-                unsafe { frame_squares(runtime, stream, buffer.ptr(), frames, rows).unwrap() };
+                unsafe {
+                    frame_squares(runtime, stream, buffer.ptr(), cut.frames(), rows).unwrap()
+                };
                 let found = machine.read::<f64>(&buffer, size + 1);
-                for row in 0..size {
-                    let (low, high) = (i64::from(starts[row]), i64::from(ends[row]));
-                    let first = (row as i64 - before).clamp(low, high) as usize;
-                    let end = (row as i64 + behind + 1).clamp(low, high) as usize;
-                    let frame = values.get(first..end).unwrap_or_default();
+                for (row, found) in found[..size].iter().enumerate() {
+                    let frame = cut.of(&values, row);
                     let known = frame.iter().filter(|v| v.to_bits() != unknown.to_bits());
                     let known: Vec<f64> = known.map(|value| value - 1e9).collect();
                     let mean = known.iter().sum::<f64>() / known.len().max(1) as f64;
                     let expected: f64 = known.iter().map(|v| (v - mean) * (v - mean)).sum();
                     assert!(
-                        (found[row] - expected).abs() <= 1e-6 * expected,
-                        "{}: {} for {expected} in row {row} of {size}, {before} {behind}",
+                        (found - expected).abs() <= 1e-6 * expected,
+                        "{}: {found} for {expected} in row {row} of {size}, {before} {behind}",
                         machine.name,
-                        found[row],
                     );
                 }
                 assert_eq!(found[size], 0.0, "nothing behind the rows is theirs");

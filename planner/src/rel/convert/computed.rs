@@ -5,12 +5,12 @@
 //! rows, and above all the next time.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::datatypes::{Field, FieldRef, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::{Operator, ScalarUDF, Volatility};
+use datafusion::logical_expr::{Operator, Volatility};
 use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column, DynamicFilterPhysicalExpr, InListExpr, IsNotNullExpr,
     IsNullExpr, NegativeExpr, NotExpr, TryCastExpr,
@@ -25,11 +25,12 @@ use warpline_gpu::expr::Expr;
 use super::reach::{Target, reach};
 use crate::fragment::NoFacts;
 use crate::reason::Reason;
-use crate::rel::expr::as_column;
 use crate::rel::physical::{over, physical};
 use crate::rel::{RelRef, ScanTable};
 use crate::stats::Estimator;
-use crate::translate::{FieldColumns, Scope, is_string, is_value, makes_any_length, translate};
+use crate::translate::{
+    FieldColumns, Scope, built_in, is_string, is_value, looks_beyond, makes_any_length, translate,
+};
 
 /// An expression is computed of all rows of a table where it is wanted of at least one in so many, by estimate.
 const MOST_UNUSED: f64 = 16.0;
@@ -200,10 +201,6 @@ impl Target for Computed {
 
     /// What is computed on the way is part of it.
     fn through(&self, exprs: &[&Expr], input: &RelRef) -> Option<Self> {
-        let columns: Option<Vec<usize>> = exprs.iter().map(|e| as_column(e)).collect();
-        if let Some(columns) = columns {
-            return self.at(&columns);
-        }
         let schema = input.schema();
         let values = exprs.iter().map(|expr| physical(expr, &schema));
         let whole = over(&self.expr, &values.collect::<Option<Vec<_>>>()?)?;
@@ -290,24 +287,15 @@ fn is_of_values(expr: &Arc<dyn PhysicalExpr>) -> bool {
         known &= !e.is::<DynamicFilterPhysicalExpr>()
             && !e.is::<ScalarSubqueryExpr>()
             && !makes_any_length(e)
-            && e.downcast_ref::<ScalarFunctionExpr>()
-                .is_none_or(|call| is_built_in(call.fun()));
+            && !looks_beyond(e)
+            && e.downcast_ref::<ScalarFunctionExpr>().is_none_or(|call| {
+                let immutable = call.fun().signature().volatility == Volatility::Immutable;
+                immutable && built_in(call.fun()).is_some()
+            });
         Ok(match known {
             true => TreeNodeRecursion::Continue,
             false => TreeNodeRecursion::Stop,
         })
     });
     known
-}
-
-fn is_built_in(function: &ScalarUDF) -> bool {
-    static OWN: LazyLock<Vec<Arc<ScalarUDF>>> = LazyLock::new(|| {
-        let own = datafusion::functions::all_default_functions().into_iter();
-        own.chain(datafusion::functions_nested::all_default_nested_functions())
-            .filter(|function| function.signature().volatility == Volatility::Immutable)
-            // It takes the lists of all rows as one.
-            .filter(|function| function.name() != "map")
-            .collect()
-    });
-    OWN.iter().any(|own| **own == *function)
 }
