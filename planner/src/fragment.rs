@@ -200,6 +200,12 @@ impl FragmentPlanner {
         combinations::check(&self.rel, false).is_err()
     }
 
+    /// Does it read columns that are computed of others?
+    pub(crate) fn computes(&self) -> bool {
+        let mut scans = self.scans.iter();
+        scans.any(|scan| scan.columns.iter().any(|c| scan.table.is_computed(*c)))
+    }
+
     /// Tables that the fragment scans.
     pub fn tables(&self) -> usize {
         self.tables.len()

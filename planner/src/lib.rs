@@ -13,6 +13,7 @@
 //! what a finished plan did; [`WarplineConfig`] holds the settings under `warpline.`.
 
 pub mod as_of;
+pub mod cast_arguments;
 pub mod choose;
 pub mod config;
 pub mod cpu_memory;
@@ -40,6 +41,7 @@ pub mod reason;
 pub mod rel;
 mod replaced;
 pub mod row_subqueries;
+pub mod series_columns;
 pub mod size;
 pub mod statements;
 pub mod stats;

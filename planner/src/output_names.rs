@@ -100,7 +100,7 @@ impl VisitorMut for Names<'_> {
 
 /// An expression without what does not count for its name in DataFusion: casts, as in PostgreSQL, brackets; a subquery
 /// is called as what it has.
-fn bare(expr: &Expr) -> Expr {
+pub(crate) fn bare(expr: &Expr) -> Expr {
     struct Bare;
     impl VisitorMut for Bare {
         type Break = ();

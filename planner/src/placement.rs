@@ -29,6 +29,7 @@ use classify::Classification;
 use surroundings::Surroundings;
 
 pub use replace::MAX_TAIL_ROWS;
+use replace::Second;
 pub use report::{CpuOperator, PlacementReportExec, is_report};
 
 /// Places fragments on the device of a runtime. It must be the last rule: later rules must not look into a fragment.
@@ -140,12 +141,29 @@ impl GpuPlacement {
                 plan, device, operators, refusal,
             ));
         }
-        let second = |plan: &Arc<dyn ExecutionPlan>| {
+        // Combinations that are too many are computed for the rows of their table where they are of one, and looked up else; where
+        // these are too many as well, the CPU computes them.
+        let third = |plan: &Arc<dyn ExecutionPlan>| {
             let config = WarplineConfig {
                 value_tables: false,
                 ..config.clone()
             };
-            in_parts(plan, &surroundings.with(&config), runtime)
+            in_parts(plan, &surroundings.with(&config), runtime, &|_| Ok(None))
+        };
+        let second = |plan: &Arc<dyn ExecutionPlan>| {
+            if config.computed_columns == ComputedColumns::Auto {
+                let config = WarplineConfig {
+                    computed_columns: ComputedColumns::On,
+                    ..config.clone()
+                };
+                let surroundings = surroundings.with(&config);
+                if classified(plan, &surroundings)?.computes()
+                    && let Some(second) = in_parts(plan, &surroundings, runtime, &third)?
+                {
+                    return Ok(Some(second));
+                }
+            }
+            third(plan)
         };
         let plan = replace::replace(classification, runtime, config, &second)?;
         Ok(Arc::new(PlacementReportExec::new(plan, device, operators)))
@@ -164,7 +182,7 @@ fn classified(
     }
     let config = computing(surroundings.config);
     let with = with_outputs_apart(plan, &surroundings.with(&config))?;
-    Ok(match with.refused() < without.refused() {
+    Ok(match with.on_the_cpu() < without.on_the_cpu() {
         true => with,
         false => without,
     })
@@ -174,8 +192,8 @@ fn classified(
 fn computing(config: &WarplineConfig) -> WarplineConfig {
     WarplineConfig {
         computed_columns: match config.computed_columns {
-            ComputedColumns::Off => ComputedColumns::Off,
-            ComputedColumns::Auto | ComputedColumns::On => ComputedColumns::On,
+            ComputedColumns::Auto => ComputedColumns::Rest,
+            other => other,
         },
         ..config.clone()
     }
@@ -211,11 +229,13 @@ fn with_structs_apart(
     Ok(Classification::of(plan, surroundings))
 }
 
-/// The plan with smaller fragments than one for all of it; `None` where there are none, or where they would not do.
+/// The plan with smaller fragments than one for all of it; `None` where there are none, or where they would not do. `next` makes the
+/// plans of those that look up what may turn out to be too much.
 fn in_parts(
     plan: &Arc<dyn ExecutionPlan>,
     surroundings: &Surroundings<'_>,
     runtime: &Arc<Runtime>,
+    next: Second<'_>,
 ) -> Result<Option<SecondPlan>> {
     let classification = classified(plan, surroundings)?;
     let fallbacks = causes::cpu_operators(&classification);
@@ -225,8 +245,7 @@ fn in_parts(
     if !classification.has_fragments() || config.require_gpu && !fallbacks.is_empty() {
         return Ok(None);
     }
-    // Nothing in it looks up what may turn out to be too much.
-    let plan = replace::replace(classification, runtime, config, &|_| Ok(None))?;
+    let plan = replace::replace(classification, runtime, config, next)?;
     Ok(Some(SecondPlan {
         plan,
         fallback: (!fallbacks.is_empty()).then(|| fallbacks.join("; ")),

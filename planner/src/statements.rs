@@ -7,17 +7,19 @@ use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::Statement;
 
 use crate::{
-    as_of, distinct_from, interval_products, lag_defaults, null_safe_joins, order_keys,
-    output_names, patterns, row_subqueries, synonyms, time_formats, using_joins,
+    as_of, cast_arguments, distinct_from, interval_products, lag_defaults, null_safe_joins,
+    order_keys, output_names, patterns, row_subqueries, series_columns, synonyms, time_formats,
+    using_joins,
 };
 
 /// Most changes of one statement: each is for another name.
 const MOST_CHANGES: usize = 32;
 
-/// The plan of a statement. Where names in it are ambiguous, that of the same with its sort keys apart ([`order_keys`]); where
-/// output columns bear one name, with names of their own ([`output_names`]); where functions are called as other systems call them,
-/// with those that DataFusion has ([`synonyms`]); of joins with the nearest row ([`as_of`]), that with lateral ones; of rows that are sought
-/// in subqueries ([`row_subqueries`]), that with EXISTS; of products of intervals ([`interval_products`]), that with durations. What
+/// The plan of a statement. Where names in it are ambiguous, that of the same with its sort keys apart ([`order_keys`]); where output
+/// columns bear one name, or aggregates differ in casts alone, with names of their own ([`output_names`], [`cast_arguments`]); where a
+/// series is called as its table, by that ([`series_columns`]); where functions are called as other systems call them, with those that
+/// DataFusion has ([`synonyms`]); of joins with the nearest row ([`as_of`]), that with lateral ones; of rows that are sought in
+/// subqueries ([`row_subqueries`]), that with EXISTS; of products of intervals ([`interval_products`]), that with durations. What
 /// the parser or DataFusion reads otherwise than SQL says ([`distinct_from`], [`using_joins`], [`patterns`], [`time_formats`]), joins with
 /// NULL as a value ([`null_safe_joins`]), and defaults of `lag` that are no constants ([`lag_defaults`]), are changed before.
 ///
@@ -58,6 +60,11 @@ async fn planned(
                 .is_some_and(|name| changed(&mut again, &|inner| synonyms::replace(inner, &name)))
             || output_names::repeated(&error).is_some_and(|name| {
                 changed(&mut again, &|inner| output_names::set_apart(inner, &name))
+            })
+            || cast_arguments::is_repeated(&error)
+                && changed(&mut again, &cast_arguments::set_apart)
+            || series_columns::missing(&error).is_some_and(|name| {
+                changed(&mut again, &|inner| series_columns::called(inner, &name))
             })
             || as_of::is_unsupported(&error) && changed(&mut again, &as_of::as_lateral)
             || row_subqueries::is_unsupported(&error)

@@ -216,8 +216,37 @@ impl Named for RangeJoins {
 
 /// Whether rows that the CPU has computed go back to the device.
 pub type Reentry = Switch;
-/// The setting of columns that tables have for what no kernel computes.
-pub type ComputedColumns = Switch;
+
+/// Whether tables have columns for what no kernel computes of theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ComputedColumns {
+    /// Where an operator would have to run on the CPU.
+    #[default]
+    Auto,
+    /// Wherever possible.
+    On,
+    /// Nowhere.
+    Off,
+    /// Wherever possible, but for what is evaluated by combination: no setting, but what [`Self::Auto`] tries.
+    Rest,
+}
+
+impl fmt::Display for ComputedColumns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::On => "on",
+            Self::Off => "off",
+            Self::Rest => "rest",
+        })
+    }
+}
+
+impl Named for ComputedColumns {
+    fn all() -> Vec<Self> {
+        vec![Self::Auto, Self::On, Self::Off]
+    }
+}
 
 /// How many devices share a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

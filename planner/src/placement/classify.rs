@@ -151,11 +151,21 @@ impl Classification {
         }
     }
 
-    /// How many operators stay on the CPU for reasons of their own.
-    pub(super) fn refused(&self) -> usize {
-        let own = self.reason().is_some_and(|r| r.rank() == Rank::Incapable);
-        let below = self.children.iter().map(Self::refused);
-        usize::from(own) + below.sum::<usize>()
+    /// True when a fragment reads columns that are computed for it.
+    pub(super) fn computes(&self) -> bool {
+        matches!(&self.kind, Kind::Fragment(fragment, _) if fragment.computes())
+            || self.children.iter().any(Self::computes)
+    }
+
+    /// How many operators stay on the CPU: for reasons of their own, and whatever the reason.
+    pub(super) fn on_the_cpu(&self) -> (usize, usize) {
+        let refused = self.reason().is_some_and(|r| r.rank() == Rank::Incapable);
+        let works = matches!(self.kind, Kind::Tail(_) | Kind::Heavy(_) | Kind::Scan(_));
+        let own = (usize::from(refused), usize::from(works));
+        let below = self.children.iter().map(Self::on_the_cpu);
+        below.fold(own, |(refused, all), below| {
+            (refused + below.0, all + below.1)
+        })
     }
 
     /// True when any part of the plan reads a table.

@@ -15,6 +15,7 @@ pub mod fingerprint;
 pub mod first_rows;
 pub mod physical;
 pub mod rewrite;
+pub mod unread;
 pub mod walk;
 
 use std::collections::HashMap;

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use arrow::datatypes::Schema;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::config::ConfigOptions;
+use datafusion::functions::datetime::date_part;
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
     TryCastExpr, in_list,
 };
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
 
 /// `expr` over columns of `schema`; `None` for what has no counterpart of the same type.
@@ -53,6 +56,13 @@ pub fn physical(expr: &Expr, schema: &Schema) -> Option<Arc<dyn PhysicalExpr>> {
                 .iter()
                 .map(|value| Arc::new(Literal::new(value.clone())) as _);
             in_list(of(value)?, list.collect(), negated, schema).ok()?
+        }
+        Node::DatePart { part, value } => {
+            let part = Literal::new(ScalarValue::from(part.name()));
+            let arguments: Vec<Arc<dyn PhysicalExpr>> = vec![Arc::new(part), of(value)?];
+            let options = Arc::new(ConfigOptions::default());
+            let call = ScalarFunctionExpr::try_new(date_part(), arguments, schema, options);
+            Arc::new(call.ok()?)
         }
         Node::PerDistinct { column, function } => {
             let column = Column::new(schema.fields().get(*column)?.name(), *column);

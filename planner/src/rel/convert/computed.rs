@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::datatypes::{Field, FieldRef, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Operator, Volatility};
@@ -35,8 +35,18 @@ use crate::translate::{
 /// An expression is computed of all rows of a table where it is wanted of at least one in so many, by estimate.
 const MOST_UNUSED: f64 = 16.0;
 
-/// `rel` with columns for what kernels do not compute of `exprs`, and `columns` with these; where `combines`, they look up what is
-/// evaluated by combination.
+/// Whether what is evaluated once per combination of values, and looked up, becomes a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Combines {
+    /// It does not.
+    First,
+    /// It does where it can, and is looked up elsewhere.
+    Last,
+    /// It does; nothing is looked up.
+    Never,
+}
+
+/// `rel` with columns for what kernels do not compute of `exprs`, and `columns` with these.
 ///
 /// # Errors
 /// Of DataFusion's rewriting.
@@ -44,7 +54,7 @@ pub(super) fn beside(
     rel: RelRef,
     exprs: &[Arc<dyn PhysicalExpr>],
     columns: &mut FieldColumns,
-    combines: bool,
+    combines: Combines,
 ) -> Result<RelRef, Reason> {
     let mut state = State {
         rel,
@@ -65,7 +75,7 @@ pub(super) fn beside(
 struct State {
     rel: RelRef,
     columns: FieldColumns,
-    combines: bool,
+    combines: Combines,
 }
 
 /// An expression, and the relation whose columns it is over.
@@ -78,20 +88,24 @@ impl State {
         if expr.is::<Column>() || collect_columns(expr).is_empty() {
             return Ok(Some((Arc::clone(expr), self.clone())));
         }
-        if self.runs(expr)? {
-            return Ok(Some((self.columns.replaced(expr)?, self.clone())));
+        let as_it_is = || Ok(Some((self.columns.replaced(expr)?, self.clone())));
+        if self.runs(expr, self.combines == Combines::First)? {
+            return as_it_is();
         }
         // The device goes on above what only compares or calculates.
         let within = is_within_kernels(expr);
         if within && let Some(found) = self.without_refused_parts(expr)? {
             return Ok(Some(found));
         }
-        if let Some((column, with)) = self.with(expr)? {
-            return Ok(Some((column, with)));
+        if let Some(found) = self.with(expr)? {
+            return Ok(Some(found));
         }
-        match within {
-            true => Ok(None),
-            false => self.without_refused_parts(expr),
+        if !within && let Some(found) = self.without_refused_parts(expr)? {
+            return Ok(Some(found));
+        }
+        match self.combines == Combines::Last && self.runs(expr, true)? {
+            true => as_it_is(),
+            false => Ok(None),
         }
     }
 
@@ -110,13 +124,15 @@ impl State {
             state = with;
         }
         let whole = Arc::clone(expr).with_new_children(parts)?;
-        Ok(state.runs(&whole)?.then_some((whole, state)))
+        let combines = self.combines == Combines::First;
+        Ok(state.runs(&whole, combines)?.then_some((whole, state)))
     }
 
-    fn runs(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<bool, Reason> {
+    /// Does the device compute the expression, where it looks up what is evaluated by combination or not?
+    fn runs(&self, expr: &Arc<dyn PhysicalExpr>, combines: bool) -> Result<bool, Reason> {
         let schema = self.rel.schema();
         let scope = Scope::whole(&schema).with_fields(self.columns.clone());
-        Ok(translate(expr, &mut scope.combining(self.combines)).is_ok())
+        Ok(translate(expr, &mut scope.combining(combines)).is_ok())
     }
 
     /// The relation with a column for the whole of `expr`, and the column.
@@ -207,6 +223,10 @@ impl Target for Computed {
         Self::of(&whole, &schema, self.rows)
     }
 
+    fn is_of_values(&self) -> bool {
+        true
+    }
+
     fn may_be_of(&self, rel: &RelRef) -> bool {
         self.columns
             .iter()
@@ -236,8 +256,11 @@ impl Target for Computed {
         Some((Arc::new(ScanTable { source, rows }), column))
     }
 
-    fn of_constants(&self, _: &[&Expr]) -> Option<Expr> {
-        None
+    fn of_constants(&self, exprs: &[&Expr]) -> Option<Expr> {
+        let none = Arc::new(Schema::empty());
+        let values = exprs.iter().map(|expr| physical(expr, &none));
+        let whole = over(&self.expr, &values.collect::<Option<Vec<_>>>()?)?;
+        of_row(&whole, &none, vec![]).map(Expr::literal)
     }
 
     fn of_no_match(&self) -> Option<ScalarValue> {
@@ -246,18 +269,25 @@ impl Target for Computed {
             .map(|field| Arc::new(Field::clone(field).with_nullable(true)))
             .collect();
         let nulls = fields.iter().map(|f| new_null_array(f.data_type(), 1));
-        let row = RecordBatch::try_new_with_options(
-            Arc::new(Schema::new(fields.clone())),
-            nulls.collect(),
-            &RecordBatchOptions::new().with_row_count(Some(1)),
-        );
-        let value = self.expr.evaluate(&row.ok()?).ok()?.into_array(1).ok()?;
-        ScalarValue::try_from_array(&value, 0).ok()
+        let nulls = nulls.collect();
+        of_row(&self.expr, &Arc::new(Schema::new(fields)), nulls)
     }
 
     fn name(&self) -> String {
         fmt_sql(self.expr.as_ref()).to_string()
     }
+}
+
+/// The value of an expression for one row.
+fn of_row(
+    expr: &Arc<dyn PhysicalExpr>,
+    schema: &Arc<Schema>,
+    values: Vec<ArrayRef>,
+) -> Option<ScalarValue> {
+    let one = RecordBatchOptions::new().with_row_count(Some(1));
+    let row = RecordBatch::try_new_with_options(Arc::clone(schema), values, &one);
+    let value = expr.evaluate(&row.ok()?).ok()?.into_array(1).ok()?;
+    ScalarValue::try_from_array(&value, 0).ok()
 }
 
 /// Kernels compare, calculate and choose: what they do not do of it are its operands.

@@ -147,6 +147,11 @@ impl Target for Accessed<'_> {
         Some(Self(Access { column, ..self.0 }))
     }
 
+    /// No struct is a key.
+    fn is_of_values(&self) -> bool {
+        false
+    }
+
     fn may_be_of(&self, rel: &RelRef) -> bool {
         let column = rel.columns.get(self.0.column);
         column.is_some_and(|column| is_struct(&column.data_type))

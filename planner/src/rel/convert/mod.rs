@@ -54,7 +54,10 @@ use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::Expr;
 use warpline_gpu::graph::list_of;
 
+use computed::Combines;
+
 use super::expr::{is_true, null, split};
+use super::unread::without_unread;
 use super::{Rel, RelRef};
 use crate::config::{ComputedColumns, WarplineConfig};
 use crate::reason::{Rank, Reason, refuse};
@@ -86,11 +89,11 @@ pub fn convert(
 ) -> Result<RelRef, Refusal> {
     let mut converter = Converter {
         inputs: inputs.clone(),
-        computes: config.computed_columns == ComputedColumns::On,
+        computes: config.computed_columns,
         combines: config.value_tables,
         ..Converter::default()
     };
-    let rel = fields::without_structs(&converter.plan(plan)?);
+    let rel = without_unread(&fields::without_structs(&converter.plan(plan)?));
     let output = plan
         .schema()
         .fields()
@@ -138,8 +141,8 @@ struct Converter {
     subqueries: Vec<(ScalarSubqueryExpr, RelRef)>,
     /// How many lists there are.
     lists: Cell<usize>,
-    /// Tables get columns for what no kernel computes.
-    computes: bool,
+    /// Tables get columns for what no kernel computes: nowhere, unless this is `On` or `Rest`.
+    computes: ComputedColumns,
     /// What is evaluated by combination counts as computed.
     combines: bool,
 }
@@ -371,19 +374,23 @@ impl Converter {
         exprs: &[Arc<dyn PhysicalExpr>],
     ) -> Result<(RelRef, FieldColumns), Reason> {
         let (rel, mut columns) = fields::read_by(rel, exprs)?;
-        if !self.computes {
-            return Ok((rel, columns));
-        }
+        let combines = match self.computes {
+            ComputedColumns::Auto | ComputedColumns::Off => return Ok((rel, columns)),
+            ComputedColumns::Rest if self.combines => Combines::First,
+            ComputedColumns::On if self.combines => Combines::Last,
+            ComputedColumns::On | ComputedColumns::Rest => Combines::Never,
+        };
         let exprs = exprs.iter().map(|expr| columns.replaced(expr));
         let exprs = exprs.collect::<Result<Vec<_>, _>>()?;
-        let rel = computed::beside(rel, &exprs, &mut columns, self.combines)?;
+        let rel = computed::beside(rel, &exprs, &mut columns, combines)?;
         Ok((rel, columns))
     }
 
     /// What expressions over rows of this schema are translated in.
     fn scope<'s>(&self, schema: &'s Schema) -> Scope<'s> {
+        let computes = matches!(self.computes, ComputedColumns::On | ComputedColumns::Rest);
         // Else it is said of them that they are too many, when the rest is known to run.
-        Scope::whole(schema).combining(self.combines || !self.computes)
+        Scope::whole(schema).combining(self.combines || !computes)
     }
 
     /// Translate expressions over `input`. Scalar subqueries among them become columns beside the

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;
+use warpline_gpu::column::is_opaque;
 use warpline_gpu::expr::Expr;
+use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
 use super::super::expr::{as_column, case, is_not_null, renumber};
 use super::super::{Join, JoinKind, Rel, RelKind, RelRef, ScanTable};
@@ -21,6 +24,9 @@ pub(super) trait Target: Sized {
         let columns: Option<Vec<usize>> = exprs.iter().map(|e| as_column(e)).collect();
         self.at(&columns?)
     }
+
+    /// Is it the same wherever its columns have the same values?
+    fn is_of_values(&self) -> bool;
 
     /// Can it be found below this relation?
     fn may_be_of(&self, rel: &RelRef) -> bool;
@@ -124,8 +130,43 @@ pub(super) fn reach(rel: &RelRef, target: &impl Target) -> Option<(RelRef, usize
             });
             Some((Rel::union(with.collect::<Option<_>>()?), width))
         }
-        RelKind::Aggregate { .. } | RelKind::One => None,
+        RelKind::Aggregate { input, aggregate } => of_groups(rel, input, aggregate, target),
+        RelKind::One => None,
     }
+}
+
+/// What is made of keys of groups: any value of a group's rows, in all of which it is the same.
+fn of_groups(
+    rel: &RelRef,
+    input: &RelRef,
+    aggregate: &Aggregate,
+    target: &impl Target,
+) -> Option<(RelRef, usize)> {
+    let keys = target.columns();
+    let keys = keys.iter().map(|column| aggregate.keys.get(*column));
+    let keys: Vec<&Expr> = keys.collect::<Option<_>>()?;
+    // The two zeros of floats are one group.
+    let differ = keys.iter().any(|key| key.data_type.is_floating());
+    if differ || !target.is_of_values() {
+        return None;
+    }
+    let (input, at) = reach(input, &target.through(&keys, input)?)?;
+    let value = input.column(at);
+    if is_opaque(&value.data_type) || value.data_type == DataType::Boolean {
+        return None;
+    }
+    let mut aggregate = aggregate.clone();
+    aggregate.calls.push(AggregateCall {
+        function: AggregateFunction::Min,
+        return_type: value.data_type.clone(),
+        argument: Some(value),
+        filter: None,
+        distinct: false,
+        name: target.name(),
+    });
+    let names = rel.columns.iter().map(|column| column.name.clone());
+    let names: Vec<String> = names.take(aggregate.keys.len()).collect();
+    Some((Rel::aggregate(input, aggregate, &names), rel.columns.len()))
 }
 
 /// [`reach`] of columns that are all those of `input`, to which others were added.

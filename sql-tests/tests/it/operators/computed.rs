@@ -59,7 +59,7 @@ fn wide(rows: usize) -> Vec<(&'static str, ArrayRef)> {
     ]
 }
 
-const QUERIES: [&str; 22] = [
+const QUERIES: [&str; 28] = [
     "SELECT CAST(a AS VARCHAR) AS k, count(*) AS c FROM t GROUP BY 1",
     "SELECT concat(a, '-', b) AS k, min(id) AS lo FROM t GROUP BY concat(a, '-', b)",
     "SELECT k, count(DISTINCT concat(a, '/', b)) AS c FROM t GROUP BY k",
@@ -81,6 +81,12 @@ const QUERIES: [&str; 22] = [
     "SELECT sum(CASE WHEN concat(a, b) > concat(b, a) THEN 1 ELSE 0 END) AS c FROM t",
     "SELECT count(*) AS c FROM t WHERE EXISTS (SELECT 1 FROM t r WHERE concat(r.a, 'x') = concat(t.a, 'x') AND r.id <> t.id)",
     "SELECT k, count(*) AS c FROM t WHERE levenshtein(s, CAST(b AS VARCHAR)) < 7 GROUP BY k",
+    "SELECT k, string_agg(CAST(a AS VARCHAR), '+' ORDER BY a) AS l FROM (SELECT k, a, count(*) AS n FROM t GROUP BY k, a) g GROUP BY k",
+    "SELECT count(DISTINCT concat(a, '-', b)) AS c, sum(n) AS n FROM (SELECT a, b, count(*) AS n FROM t GROUP BY a, b) g",
+    "SELECT CAST(a AS VARCHAR) AS s, max(n) AS n FROM (SELECT a, k, count(*) AS n FROM t GROUP BY GROUPING SETS ((a, k), (k))) g GROUP BY 1",
+    "SELECT max(CAST(d AS VARCHAR)) AS s FROM (SELECT DISTINCT a + b AS d, k FROM t) g WHERE k < 3",
+    "SELECT date_part('epoch', to_timestamp(date_part('epoch', to_timestamp(f)) + k * 3600)) AS e, count(*) AS n FROM t GROUP BY 1",
+    "SELECT to_char(to_timestamp(b), '%Y-%m') AS m, count(DISTINCT concat(a, '-', s)) AS c FROM (SELECT a, s, b FROM t GROUP BY a, s, b) g GROUP BY 1",
     "SELECT x.c, count(*) AS n FROM (SELECT a % 10 AS c, reverse(concat(a, s)) AS r FROM t) x WHERE x.r LIKE '1%' GROUP BY x.c",
 ];
 
@@ -155,4 +161,9 @@ fn they_can_be_switched_off() {
     fixture.set("warpline.computed_columns", "auto");
     let explained = fixture.explain(sql);
     assert!(explained.contains("cpu=[]"), "{explained}");
+    // What the column is made of is not loaded.
+    assert!(
+        explained.contains("scan memory table(k, character_length("),
+        "{explained}"
+    );
 }

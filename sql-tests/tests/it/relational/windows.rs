@@ -127,6 +127,44 @@ fn extremes_and_averages_of_sliding_frames() {
     check_all(&fixture(), each(&TOTAL, &functions));
 }
 
+/// DataFusion sorts once for both orders, and turns the functions of one of them round.
+#[test]
+fn orders_that_are_turned_round() {
+    let functions = [
+        "lag(x)",
+        "lead(k, 2, -1)",
+        "lag(s, 3)",
+        "lag(f) IGNORE NULLS",
+        "first_value(s)",
+        "last_value(x)",
+        "nth_value(k, 2)",
+        "sum(z)",
+        "max(x)",
+        "last_value(w)|ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING",
+        "nth_value(z, 3)|ROWS BETWEEN 1 FOLLOWING AND 4 FOLLOWING",
+        "count(k)|ROWS BETWEEN 3 PRECEDING AND CURRENT ROW",
+    ];
+    let mut queries = Vec::new();
+    for table in TABLES {
+        for (partition, one, other) in [
+            ("", "id", "id DESC"),
+            ("PARTITION BY z", "id DESC", "id"),
+            ("PARTITION BY s, b", "id", "id DESC"),
+        ] {
+            let calls = functions.iter().enumerate().map(|(number, function)| {
+                let (call, frame) = function.split_once('|').unwrap_or((function, ""));
+                format!("{call} OVER ({partition} ORDER BY {other} {frame}) AS c{number}")
+            });
+            let calls: Vec<String> = calls.collect();
+            queries.push(format!(
+                "SELECT id, row_number() OVER ({partition} ORDER BY {one}) AS a, {} FROM {table}",
+                calls.join(", ")
+            ));
+        }
+    }
+    check_all(&fixture(), queries);
+}
+
 /// DataFusion subtracts from a running sum of squares what leaves a frame: of values of few digits that is right but for the last ones.
 #[test]
 fn variances_over_frames() {

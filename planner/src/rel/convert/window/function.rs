@@ -140,12 +140,16 @@ impl Function {
         };
         // Neither is part of the interface.
         let described = format!("{function:?}");
-        if described.contains("is_reversed: true") {
-            return refuse(format!("{} in reverse runs on the CPU", expr.name()));
-        }
+        let reversed = described.contains("is_reversed: true");
         let ignores_nulls =
             described.contains("ignore_nulls: true") || is(function.fun(), &last_known());
         let (kind, frame) = standard_kind(function, expr.get_window_frame(), wanted)?;
+        // DataFusion turns an order round to have one sort less: it counts from the other end then, and takes the first value for the last.
+        let kind = match kind {
+            Kind::NthValue(n) if reversed => Kind::NthValue(-n),
+            Kind::Lag(before, otherwise) if reversed => Kind::Lag(-before, otherwise),
+            kind => kind,
+        };
         if !kind.is_of_peers() {
             check_ordered(expr)?;
         }
