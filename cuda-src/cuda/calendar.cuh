@@ -4,7 +4,7 @@
 #include "pipeline.cuh"
 
 // The same day `months` later, or the last one of that month if it has fewer days.
-WL_DEVICE i32 add_months(i32 days, i32 months) {
+WL_OUTLINED i32 add_months(i32 days, i32 months) {
   const CivilDate date = civil_from_days(days);
   const i64 month = (i64)date.year * 12 + (date.month - 1) + months;
   const i32 year = (i32)floor_div(month, 12);
@@ -18,14 +18,14 @@ WL_DEVICE i32 add_months(i32 days, i32 months) {
 // The first days of the week (a Monday), month, quarter and year of a day.
 WL_DEVICE i32 first_of_week(i32 days) { return days - (i32)floor_mod((i64)days + 3, 7); }
 WL_DEVICE i32 first_of_month(i32 days) { return days - civil_from_days(days).day + 1; }
-WL_DEVICE i32 first_of_quarter(i32 days) {
+WL_OUTLINED i32 first_of_quarter(i32 days) {
   const CivilDate date = civil_from_days(days);
   return days_from_civil(date.year, 1 + 3 * ((date.month - 1) / 3), 1);
 }
 WL_DEVICE i32 first_of_year(i32 days) { return days_from_civil(civil_from_days(days).year, 1, 1); }
 
 // The year that the ISO week of a day belongs to.
-WL_DEVICE i32 iso_year(i32 days) { return civil_from_days(first_of_week(days) + 3).year; }
+WL_OUTLINED i32 iso_year(i32 days) { return civil_from_days(first_of_week(days) + 3).year; }
 
 // ---- zones: periods in which a zone's clocks are the same time before UTC's. `zone` has `count` seconds since 1970 at which they begin,
 // ascending, the first one before all others that are asked for, and then as many offsets in seconds.

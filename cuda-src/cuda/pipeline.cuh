@@ -285,11 +285,11 @@ WL_DEVICE i64 floor_div(i64 value, i64 divisor) {
 WL_DEVICE i64 floor_mod(i64 value, i64 divisor) { return value - floor_div(value, divisor) * divisor; }
 // Sunday = 0.
 WL_DEVICE i32 day_of_week(i32 days) { return (i32)floor_mod((i64)days + 4, 7); }
-WL_DEVICE i32 day_of_year(i32 days) {
+WL_OUTLINED i32 day_of_year(i32 days) {
   return days - days_from_civil(civil_from_days(days).year, 1, 1) + 1;
 }
 // ISO 8601: the week that holds the year's first Thursday is week 1.
-WL_DEVICE i32 iso_week(i32 days) {
+WL_OUTLINED i32 iso_week(i32 days) {
   i32 thursday = days - (i32)floor_mod((i64)days + 3, 7) + 3;
   return (day_of_year(thursday) - 1) / 7 + 1;
 }

@@ -20,6 +20,7 @@ use prost::Message;
 use warpline_gpu::exec::{GpuFragmentExec, TimeLimitExec};
 use warpline_gpu::tables::InputExec;
 use warpline_planner::decorrelate::{LAST_KNOWN, ONE_ROW, last_known, one_row};
+use warpline_planner::interval_product::{self, interval_product};
 use warpline_planner::structs;
 use warpline_planner::{CpuOperator, PlacementReportExec, WarplineConfig};
 
@@ -289,8 +290,10 @@ impl PhysicalExtensionCodec for WarplineCodec {
     }
 
     fn try_decode_udf(&self, name: &str, buf: &[u8]) -> Result<Arc<ScalarUDF>> {
-        if name == ONE_ROW {
-            return Ok(one_row());
+        match name {
+            ONE_ROW => return Ok(one_row()),
+            interval_product::NAME => return Ok(interval_product()),
+            _ => {}
         }
         if let Some(function) = structs::function(name) {
             return Ok(function);

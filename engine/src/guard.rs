@@ -12,6 +12,8 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use futures::FutureExt;
 
+use warpline_planner::statements;
+
 use crate::error::Error;
 use crate::plan_cache::listed_files;
 
@@ -74,8 +76,7 @@ fn doing_with_files(error: &DataFusionError) -> Option<&'static str> {
 /// first of which that cannot be opened stands for its table.
 async fn files_of(context: &SessionContext, sql: &str, of_parquet: bool) -> Vec<String> {
     let state = context.state();
-    let dialect = state.config_options().sql_parser.dialect;
-    match state.sql_to_statement(sql, &dialect) {
+    match statements::parsed(&state, sql) {
         Ok(Statement::CreateExternalTable(create)) => create.locations,
         Ok(statement) => files_of_tables(context, &state, &statement, of_parquet).await,
         Err(_) => vec![],

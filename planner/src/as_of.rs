@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use crate::order_keys::normal;
+use crate::syntax::normal;
 
 /// Whether planning failed for such a join.
 pub(crate) fn is_unsupported(error: &DataFusionError) -> bool {

@@ -8,38 +8,13 @@ use std::ops::ControlFlow;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Statement,
-    visit_expressions,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Statement, visit_expressions,
 };
 
-use crate::order_keys::normal;
 use crate::output_names::bare;
-use crate::replaced::{expression, replace_named};
-
-/// Aggregates whose argument is looked at.
-const AGGREGATES: [&str; 21] = [
-    "approx_distinct",
-    "approx_median",
-    "array_agg",
-    "avg",
-    "bool_and",
-    "bool_or",
-    "count",
-    "first_value",
-    "last_value",
-    "max",
-    "mean",
-    "median",
-    "min",
-    "stddev",
-    "stddev_pop",
-    "stddev_samp",
-    "string_agg",
-    "sum",
-    "var",
-    "var_pop",
-    "var_samp",
-];
+use crate::replaced::replace_named;
+use crate::syntax::expression;
+use crate::syntax::is_aggregate;
 
 /// Whether planning failed with two columns of one name.
 pub(crate) fn is_repeated(error: &DataFusionError) -> bool {
@@ -72,16 +47,6 @@ fn aggregates(statement: &Statement) -> Vec<(Expr, Expr)> {
         ControlFlow::Continue(())
     });
     known
-}
-
-fn is_aggregate(expr: &Expr) -> bool {
-    let Expr::Function(call) = expr else {
-        return false;
-    };
-    match &call.name.0[..] {
-        [ObjectNamePart::Identifier(name)] => AGGREGATES.contains(&&*normal(name)),
-        _ => false,
-    }
 }
 
 /// The aggregate of the same argument, by another name.

@@ -5,8 +5,9 @@ use datafusion::sql::sqlparser::ast::{
     NullTreatment, ObjectNamePart, Statement,
 };
 
-use crate::order_keys::{normal, some};
-use crate::replaced::{expression, replace_named};
+use crate::replaced::replace_named;
+use crate::syntax::expression;
+use crate::syntax::{normal, some};
 
 /// Puts a CASE in the place of such calls; output columns are called as before. Whether there were any.
 pub(crate) fn as_cases(statement: &mut Statement) -> bool {

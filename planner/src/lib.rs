@@ -12,7 +12,9 @@
 //! with [`choose`] which data structures stand behind groups and joins. [`metrics::collect`] sums up
 //! what a finished plan did; [`WarplineConfig`] holds the settings under `warpline.`.
 
+pub mod alias_reuse;
 pub mod as_of;
+pub mod branch_names;
 pub mod cast_arguments;
 pub mod choose;
 pub mod config;
@@ -25,7 +27,9 @@ pub mod error;
 pub mod filter_pushdown;
 pub mod float_limits;
 pub mod fragment;
+pub mod interval_product;
 pub mod interval_products;
+pub mod interval_texts;
 pub mod lag_defaults;
 pub mod logical_rules;
 pub mod lower;
@@ -34,8 +38,10 @@ pub mod multisets;
 pub mod null_safe_joins;
 pub mod order;
 pub mod order_keys;
+pub mod other_dialects;
 pub mod output_names;
 pub mod patterns;
+pub mod pivots;
 pub mod placement;
 pub mod reason;
 pub mod rel;
@@ -46,9 +52,12 @@ pub mod size;
 pub mod statements;
 pub mod stats;
 pub mod structs;
+pub mod subquery_nulls;
 pub mod synonyms;
+mod syntax;
 pub mod time_formats;
 pub mod translate;
+pub mod unnest_names;
 pub mod using_joins;
 pub mod window_filter;
 
@@ -64,6 +73,7 @@ pub use placement::{CpuOperator, GpuPlacement, PlacementReportExec, is_report};
 pub use reason::Reason;
 pub use size::ByteSize;
 pub use structs::StructNulls;
+pub use subquery_nulls::SubqueryNulls;
 pub use warpline_gpu::algorithm::{GroupAlgorithm, JoinAlgorithm, PipelineShape};
 pub use window_filter::WindowFilters;
 

@@ -10,21 +10,23 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::{AnalyzerRule, ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 
 use crate::dependencies::WithDependencies;
-use crate::{Decorrelation, Durations, Multisets, StructNulls, WindowFilters};
+use crate::{Decorrelation, Durations, Multisets, StructNulls, SubqueryNulls, WindowFilters};
 
 /// The rules of a session with a device. They come behind DataFusion's own.
-pub fn rules() -> [Arc<dyn AnalyzerRule + Send + Sync>; 5] {
-    let [sets, durations, fields, subqueries] = rules_of_answers();
-    [Arc::new(WindowFilters), sets, durations, fields, subqueries]
+pub fn rules() -> [Arc<dyn AnalyzerRule + Send + Sync>; 6] {
+    let [sets, durations, fields, subqueries, nulls] = rules_of_answers();
+    let filters = Arc::new(WindowFilters);
+    [filters, sets, durations, fields, subqueries, nulls]
 }
 
 /// Those among them that decide what is answered: where DataFusion refuses, or answers what SQL does not say.
-pub fn rules_of_answers() -> [Arc<dyn AnalyzerRule + Send + Sync>; 4] {
+pub fn rules_of_answers() -> [Arc<dyn AnalyzerRule + Send + Sync>; 5] {
     [
         Arc::new(Multisets),
         Arc::new(Durations),
         Arc::new(StructNulls),
         Arc::new(Decorrelation),
+        Arc::new(SubqueryNulls),
     ]
 }
 

@@ -2,18 +2,22 @@
 //!
 //! `SELECT coalesce(t.x, 0) AS x FROM t ORDER BY t.x`: DataFusion carries `t.x` through the projection beside `x`, which it then
 //! finds ambiguous. Such a query becomes one that computes outputs and keys under names of their own, and one around it that sorts.
+//!
+//! So does `SELECT sum(x) AS x … ORDER BY max(x)`: within an expression a name is an input's, and DataFusion takes it for the output's
+//! and has no plan for an aggregate of an aggregate.
 
-use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Statement,
+    Expr, Function, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Statement,
     TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+
+use crate::syntax::{is_aggregate, named, normal, quoted, some};
 
 /// Whether planning failed with names that are ambiguous.
 pub(crate) fn is_ambiguous(error: &DataFusionError) -> bool {
@@ -27,7 +31,73 @@ pub(crate) fn is_ambiguous(error: &DataFusionError) -> bool {
 
 /// Gives the sort keys of all queries in a statement names of their own, where they need it; whether any did.
 pub(crate) fn set_apart(statement: &mut Statement) -> bool {
-    let mut keys = Keys { changed: false };
+    apart(statement, clashes)
+}
+
+/// The same where aggregates are of what is called like an output. A key that is an output becomes its number.
+pub(crate) fn aggregates_apart(statement: &mut Statement) -> bool {
+    let mut numbers = Numbers { changed: false };
+    let _: ControlFlow<()> = VisitMut::visit(statement, &mut numbers);
+    let apart = apart(statement, |key, outputs| {
+        names_an_output(key, outputs, true)
+    });
+    numbers.changed | apart
+}
+
+/// Puts the numbers of outputs in the place of sort keys of aggregates.
+struct Numbers {
+    changed: bool,
+}
+
+impl VisitorMut for Numbers {
+    type Break = ();
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let SetExpr::Select(select) = query.body.as_ref() else {
+            return ControlFlow::Continue(());
+        };
+        let outputs = select.projection.iter().map(|item| match item {
+            SelectItem::ExprWithAlias { expr, alias } => Some(Output {
+                name: alias.clone(),
+                expr: expr.clone(),
+            }),
+            SelectItem::UnnamedExpr(expr) => Some(Output {
+                name: Ident::new(expr.to_string()),
+                expr: expr.clone(),
+            }),
+            _ => None,
+        });
+        let (Some(outputs), Some(order)) = (
+            outputs.collect::<Option<Vec<Output>>>(),
+            &mut query.order_by,
+        ) else {
+            return ControlFlow::Continue(());
+        };
+        let OrderByKind::Expressions(keys) = &mut order.kind else {
+            return ControlFlow::Continue(());
+        };
+        for key in keys {
+            let output = outputs.iter().position(|output| output.expr == key.expr);
+            if let Some(output) = output
+                && names_an_output(&key.expr, &outputs, true)
+            {
+                let number = Value::Number((output + 1).to_string(), false);
+                key.expr = Expr::Value(number.into());
+                self.changed = true;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether a key bears the name of one of the outputs and is another value.
+type Clashes = fn(&Expr, &[Output]) -> bool;
+
+fn apart(statement: &mut Statement, clashes: Clashes) -> bool {
+    let mut keys = Keys {
+        clashes,
+        changed: false,
+    };
     let _: ControlFlow<()> = VisitMut::visit(statement, &mut keys);
     keys.changed
 }
@@ -58,6 +128,7 @@ pub fn text_apart(sql: &str) -> Option<String> {
 }
 
 struct Keys {
+    clashes: Clashes,
     changed: bool,
 }
 
@@ -65,7 +136,7 @@ impl VisitorMut for Keys {
     type Break = ();
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        if let Some(apart) = sorted_around(query) {
+        if let Some(apart) = sorted_around(query, self.clashes) {
             *query = apart;
             self.changed = true;
         }
@@ -79,7 +150,7 @@ struct Output {
     expr: Expr,
 }
 
-fn sorted_around(query: &Query) -> Option<Query> {
+fn sorted_around(query: &Query, clashes: Clashes) -> Option<Query> {
     let OrderByKind::Expressions(keys) = &query.order_by.as_ref()?.kind else {
         return None;
     };
@@ -100,7 +171,7 @@ fn sorted_around(query: &Query) -> Option<Query> {
     for (number, key) in keys.iter().enumerate() {
         let name = match output_of(&key.expr, &outputs) {
             Some(output) => output_name(output),
-            None if names_an_output(&key.expr, &outputs) => return None,
+            None if names_an_output(&key.expr, &outputs, false) => return None,
             None => {
                 let name = format!("__key_{number}");
                 inner.projection.push(named(key.expr.clone(), &name));
@@ -153,7 +224,7 @@ fn outputs(select: &Select) -> Option<Vec<Output>> {
             let name = match expr {
                 Expr::Identifier(name) => name.clone(),
                 Expr::CompoundIdentifier(names) => names.last()?.clone(),
-                _ => return None,
+                other => quoted(&other.to_string()),
             };
             let expr = expr.clone();
             Some(Output { name, expr })
@@ -187,7 +258,7 @@ fn clashes(key: &Expr, outputs: &[Output]) -> bool {
     })
 }
 
-/// The output that a key is: by its name or its position.
+/// The output that a key is: by its name, its position or its expression.
 fn output_of(key: &Expr, outputs: &[Output]) -> Option<usize> {
     match key {
         Expr::Identifier(name) => outputs.iter().position(|output| same(&output.name, name)),
@@ -195,58 +266,59 @@ fn output_of(key: &Expr, outputs: &[Output]) -> Option<usize> {
             Value::Number(number, _) => number.to_string().parse::<usize>().ok()?.checked_sub(1),
             _ => None,
         },
-        _ => None,
+        key => outputs.iter().position(|output| output.expr == *key),
     }
 }
 
-/// Whether an expression refers to an output by its name, which it has not got within the selection.
-fn names_an_output(key: &Expr, outputs: &[Output]) -> bool {
-    some(key, |part| match part {
-        Expr::Identifier(name) => outputs.iter().any(|output| same(&output.name, name)),
-        _ => false,
-    })
-}
-
-/// Whether `found` holds for some part of an expression.
-pub(crate) fn some(expr: &Expr, mut found: impl FnMut(&Expr) -> bool) -> bool {
-    struct Find<'a>(&'a mut dyn FnMut(&Expr) -> bool);
+/// Whether there is the name of an output in an expression, as that of another value: in what aggregates are of, or outside of these,
+/// where it is the output's, which has not got the name within the selection.
+fn names_an_output(key: &Expr, outputs: &[Output], in_aggregates: bool) -> bool {
+    struct Find<'a> {
+        outputs: &'a [Output],
+        in_aggregates: bool,
+        depth: usize,
+    }
     impl Visitor for Find<'_> {
         type Break = ();
 
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            match (self.0)(expr) {
+            self.depth += usize::from(is_of_rows(expr));
+            let (Expr::Identifier(name), true) = (expr, self.in_aggregates == (self.depth > 0))
+            else {
+                return ControlFlow::Continue(());
+            };
+            let mut of_that_name = self.outputs.iter().filter(|o| same(&o.name, name));
+            match of_that_name.any(|output| !self.in_aggregates || output.expr != *expr) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
         }
+
+        fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            self.depth -= usize::from(is_of_rows(expr));
+            ControlFlow::Continue(())
+        }
     }
-    Visit::visit(expr, &mut Find(&mut found)).is_break()
+    let mut find = Find {
+        outputs,
+        in_aggregates,
+        depth: 0,
+    };
+    Visit::visit(key, &mut find).is_break()
+}
+
+/// Is it of what is grouped: an aggregate, or `GROUPING`?
+fn is_of_rows(expr: &Expr) -> bool {
+    let is_grouping = |call: &Function| call.name.to_string().eq_ignore_ascii_case("grouping");
+    is_aggregate(expr) || matches!(expr, Expr::Function(call) if is_grouping(call))
 }
 
 fn same(one: &Ident, other: &Ident) -> bool {
     normal(one) == normal(other)
 }
 
-/// A name as DataFusion compares it: in lower case, unless it is in quotes.
-pub(crate) fn normal(name: &Ident) -> Cow<'_, str> {
-    match name.quote_style {
-        Some(_) => Cow::Borrowed(&name.value),
-        None => Cow::Owned(name.value.to_lowercase()),
-    }
-}
-
 fn output_name(number: usize) -> String {
     format!("__output_{number}")
-}
-
-/// An output column of this name, to the letter.
-pub(crate) fn named(expr: Expr, name: &str) -> SelectItem {
-    let alias = quoted(name);
-    SelectItem::ExprWithAlias { expr, alias }
-}
-
-fn quoted(name: &str) -> Ident {
-    Ident::with_quote('"', name)
 }
 
 /// A query over a derived table.
@@ -256,5 +328,58 @@ fn template() -> Option<Query> {
     match statement {
         Statement::Query(query) => Some(*query),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::SessionContext;
+
+    use crate::statements::tests::answer;
+
+    #[tokio::test]
+    async fn aggregates_in_sort_keys_are_of_inputs() {
+        let context = SessionContext::new();
+        let create = "CREATE TABLE t AS SELECT value AS id, value % 5 AS a, value % 7 AS b FROM generate_series(1, 20) t(value)";
+        answer(&context, create).await;
+        for (written, meant) in [
+            (
+                "SELECT b, sum(a) AS a FROM t GROUP BY b ORDER BY sum(a), b",
+                "SELECT b, sum(a) AS x FROM t GROUP BY b ORDER BY x, b",
+            ),
+            (
+                "SELECT b, sum(a) AS a FROM t GROUP BY b ORDER BY min(a) DESC, b",
+                "SELECT b, x FROM (SELECT b, sum(a) AS x, min(a) AS y FROM t GROUP BY b) ORDER BY y DESC, b",
+            ),
+            (
+                "SELECT max(id), sum(a) AS a, round(avg(id), 1) AS id FROM t GROUP BY b ORDER BY max(id)",
+                "SELECT max(id) AS w, sum(a) AS x, round(avg(id), 1) AS y FROM t GROUP BY b ORDER BY w",
+            ),
+            (
+                "SELECT CASE WHEN a < 3 THEN 'low' ELSE 'high' END AS a, count(*) FROM t GROUP BY 1 ORDER BY min(a)",
+                "SELECT CASE WHEN a < 3 THEN 'low' ELSE 'high' END AS x, count(*) FROM t GROUP BY 1 ORDER BY x DESC",
+            ),
+            (
+                "SELECT CASE WHEN grouping(b) = 1 THEN -1 ELSE b END AS b, sum(a) AS a FROM t GROUP BY ROLLUP (b) ORDER BY grouping(b) DESC, b LIMIT 4",
+                "SELECT x, y FROM (SELECT NULL AS b, -1 AS x, sum(a) AS y FROM t UNION ALL SELECT b, b, sum(a) FROM t GROUP BY b) ORDER BY b NULLS FIRST LIMIT 4",
+            ),
+            (
+                "SELECT a * 2 AS a, count(b) AS b FROM t GROUP BY a ORDER BY sum(b) / count(b) DESC, a LIMIT 3",
+                "SELECT x, y FROM (SELECT a * 2 AS x, count(b) AS y, sum(b) / count(b) AS z FROM t GROUP BY a) ORDER BY z DESC, x LIMIT 3",
+            ),
+        ] {
+            let rows = |table: String| table.lines().skip(2).map(String::from).collect::<Vec<_>>();
+            let found = rows(answer(&context, written).await);
+            // Names aside.
+            let expected = rows(answer(&context, meant).await);
+            let values = |rows: &[String]| -> Vec<Vec<String>> {
+                let row = |row: &String| row.split('|').map(|v| v.trim().to_string()).collect();
+                rows.iter()
+                    .filter(|row| row.starts_with('|'))
+                    .map(row)
+                    .collect()
+            };
+            assert_eq!(values(&found), values(&expected), "{written}");
+        }
     }
 }

@@ -1,11 +1,12 @@
-//! Patterns that DataFusion reads otherwise than SQL says, or not at all: SIMILAR TO, LIKE with an ESCAPE of its own, and
+//! Patterns that DataFusion reads otherwise than SQL says, or not at all: SIMILAR TO, LIKE with an ESCAPE of its own, `LIKE ANY`, `RLIKE` and
 //! `substring(… FROM 'regular expression')`.
 //!
 //! Where a pattern is a constant, it is put in words that DataFusion knows. Others stay as they are.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, Value};
 
-use crate::replaced::{expression, replace, replace_named};
+use crate::replaced::{replace, replace_named};
+use crate::syntax::expression;
 
 /// Puts the patterns of a statement in DataFusion's words; whether there was one.
 pub(crate) fn in_known_words(statement: &mut Statement) -> bool {
@@ -37,6 +38,34 @@ fn known(expr: &Expr) -> Option<Expr> {
             };
             Some(Expr::Nested(Box::new(matched)))
         }
+        Expr::RLike {
+            negated,
+            expr,
+            pattern,
+            ..
+        } => {
+            let matched = Expr::BinaryOp {
+                left: expr.clone(),
+                op: match negated {
+                    true => BinaryOperator::PGRegexNotMatch,
+                    false => BinaryOperator::PGRegexMatch,
+                },
+                right: pattern.clone(),
+            };
+            Some(Expr::Nested(Box::new(matched)))
+        }
+        Expr::Like {
+            any: true,
+            negated: false,
+            pattern,
+            ..
+        }
+        | Expr::ILike {
+            any: true,
+            negated: false,
+            pattern,
+            ..
+        } => any_of(expr, pattern),
         Expr::Like {
             any: false,
             pattern,
@@ -69,6 +98,30 @@ fn known(expr: &Expr) -> Option<Expr> {
         }
         _ => None,
     }
+}
+
+/// `x LIKE ANY (ARRAY['a%', 'b%'])`, or of a list: like one pattern or another.
+fn any_of(expr: &Expr, patterns: &Expr) -> Option<Expr> {
+    let patterns = match patterns {
+        Expr::Array(array) => &array.elem[..],
+        Expr::Tuple(list) => &list[..],
+        Expr::Nested(one) => return any_of(expr, one),
+        one => std::slice::from_ref(one),
+    };
+    let tests = patterns.iter().map(|one| {
+        let mut test = expr.clone();
+        if let Expr::Like { any, pattern, .. } | Expr::ILike { any, pattern, .. } = &mut test {
+            *any = false;
+            **pattern = one.clone();
+        }
+        known(&test).unwrap_or(test)
+    });
+    let any = tests.reduce(|left, right| Expr::BinaryOp {
+        left: Box::new(left),
+        op: BinaryOperator::Or,
+        right: Box::new(right),
+    });
+    any.map(|any| Expr::Nested(Box::new(any)))
 }
 
 /// `substring(x FROM 'regular expression')`: what its first group matches, or all of it.
@@ -206,6 +259,10 @@ mod tests {
             ("'a\\bxc' LIKE 'a\\b#_c' ESCAPE '#'", false),
             ("'A!B' ILIKE 'a!!b' ESCAPE '!'", true),
             ("'10%' NOT LIKE '%!%' ESCAPE '!'", false),
+            ("'abc' RLIKE '^a.c$' AND 'abc' NOT REGEXP 'd'", true),
+            ("'abc' LIKE ANY (ARRAY['x%', '_b%'])", true),
+            ("'abc' LIKE ANY ('x%', 'b%')", false),
+            ("'ABC' ILIKE ANY (ARRAY['a!%', 'a%']) AND true", true),
             ("substring('order 1234 of 7' FROM '[0-9]+') = '1234'", true),
             ("substring('key=value' FROM 'key=([a-z]+)') = 'value'", true),
             ("substring('abc' FROM '[0-9]+') IS NULL", true),

@@ -5,16 +5,8 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     Expr, Select, SelectItem, Statement, VisitMut, VisitorMut, visit_expressions_mut,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 
-use crate::order_keys::{named, some};
-
-/// The expression that a text says.
-pub(crate) fn expression(text: &str) -> Option<Expr> {
-    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text).ok()?;
-    parser.parse_expr().ok()
-}
+use crate::syntax::{named, some};
 
 /// Puts `other` in the place of each expression that it has one for, parts before what they are of; whether there were any.
 pub(crate) fn replace(statement: &mut Statement, other: impl Fn(&Expr) -> Option<Expr>) -> bool {

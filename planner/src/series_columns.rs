@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     ObjectNamePart, Statement, TableAliasColumnDef, TableFactor, VisitMut, VisitorMut,
 };
 
-use crate::order_keys::normal;
+use crate::syntax::normal;
 
 /// The column that planning found nowhere.
 pub(crate) fn missing(error: &DataFusionError) -> Option<String> {

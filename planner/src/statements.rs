@@ -1,27 +1,34 @@
 //! Plans of statements, also of those with names or joins that DataFusion has no plan for as they are written.
 
-use datafusion::error::Result;
-use datafusion::execution::SessionState;
+use std::borrow::Cow;
+
+use datafusion::config::Dialect;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::Statement;
 
+use crate::interval_product::interval_product;
 use crate::{
-    as_of, cast_arguments, distinct_from, interval_products, lag_defaults, null_safe_joins,
-    order_keys, output_names, patterns, row_subqueries, series_columns, synonyms, time_formats,
+    alias_reuse, as_of, branch_names, cast_arguments, distinct_from, interval_products,
+    interval_texts, lag_defaults, null_safe_joins, order_keys, other_dialects, output_names,
+    patterns, pivots, row_subqueries, series_columns, synonyms, time_formats, unnest_names,
     using_joins,
 };
 
 /// Most changes of one statement: each is for another name.
 const MOST_CHANGES: usize = 32;
 
-/// The plan of a statement. Where names in it are ambiguous, that of the same with its sort keys apart ([`order_keys`]); where output
+/// The plan of a statement. Where names in it are ambiguous, that of the same with its sort keys apart ([`order_keys`]), with
+/// the outputs of set operations called as the first ones ([`branch_names`]) or those beside lists apart ([`unnest_names`]); where output
 /// columns bear one name, or aggregates differ in casts alone, with names of their own ([`output_names`], [`cast_arguments`]); where a
-/// series is called as its table, by that ([`series_columns`]); where functions are called as other systems call them, with those that
+/// series is called as its table, by that ([`series_columns`]); where outputs are named in others, with what they are ([`alias_reuse`]); where functions are called as other systems call them, with those that
 /// DataFusion has ([`synonyms`]); of joins with the nearest row ([`as_of`]), that with lateral ones; of rows that are sought in
-/// subqueries ([`row_subqueries`]), that with EXISTS; of products of intervals ([`interval_products`]), that with durations. What
-/// the parser or DataFusion reads otherwise than SQL says ([`distinct_from`], [`using_joins`], [`patterns`], [`time_formats`]), joins with
-/// NULL as a value ([`null_safe_joins`]), and defaults of `lag` that are no constants ([`lag_defaults`]), are changed before.
+/// subqueries ([`row_subqueries`]), that with EXISTS; of products of intervals ([`interval_products`]), that with durations, or with a function of ours. What
+/// the parser or DataFusion reads otherwise than SQL says ([`distinct_from`], [`using_joins`], [`patterns`], [`time_formats`], [`interval_texts`],
+/// [`other_dialects`]), pivots ([`pivots`]), joins with
+/// NULL as a value ([`null_safe_joins`]), aggregates in sort keys ([`order_keys`]), and defaults of `lag` that are no constants ([`lag_defaults`]), are changed before.
 ///
 /// # Errors
 /// What DataFusion reports.
@@ -35,43 +42,43 @@ async fn planned(
     statement: DfStatement,
 ) -> Result<(LogicalPlan, DfStatement)> {
     let mut statement = statement;
+    let mut state = Cow::Borrowed(state);
     if changed(&mut statement, &distinct_from::end_before_and) {
-        let dialect = state.config_options().sql_parser.dialect;
-        statement = state.sql_to_statement(&statement.to_string(), &dialect)?;
+        statement = parsed(&state, &statement.to_string())?;
     }
     for change in [
         lag_defaults::as_cases,
+        interval_texts::in_words,
+        other_dialects::in_known_words,
+        pivots::as_queries,
         using_joins::by_tables,
         patterns::in_known_words,
         null_safe_joins::as_comparisons,
+        order_keys::aggregates_apart,
         time_formats::in_known_words,
     ] {
         changed(&mut statement, &change);
     }
+    let mut durations = false;
     for _ in 0..MOST_CHANGES {
         let mut again = statement.clone();
         let error = match state.statement_to_plan(statement).await {
             Err(error) => error,
-            Ok(plan) => return Ok((plan, again)),
+            Ok(plan) => match durations.then(|| refused(&state, &plan)).flatten() {
+                Some(error) => error,
+                None => return Ok((plan, again)),
+            },
         };
-        let is_other = order_keys::is_ambiguous(&error)
-            && changed(&mut again, &order_keys::set_apart)
-            || synonyms::unknown(&error)
-                .is_some_and(|name| changed(&mut again, &|inner| synonyms::replace(inner, &name)))
-            || output_names::repeated(&error).is_some_and(|name| {
-                changed(&mut again, &|inner| output_names::set_apart(inner, &name))
-            })
-            || cast_arguments::is_repeated(&error)
-                && changed(&mut again, &cast_arguments::set_apart)
-            || series_columns::missing(&error).is_some_and(|name| {
-                changed(&mut again, &|inner| series_columns::called(inner, &name))
-            })
-            || as_of::is_unsupported(&error) && changed(&mut again, &as_of::as_lateral)
-            || row_subqueries::is_unsupported(&error)
-                && changed(&mut again, &row_subqueries::as_exists)
-            || interval_products::is_unsupported(&error)
-                && changed(&mut again, &interval_products::as_durations);
-        if !is_other {
+        if interval_products::is_unsupported(&error)
+            && changed(&mut again, &interval_products::as_durations)
+        {
+            durations = true;
+        } else if interval_products::is_no_duration(&error)
+            && changed(&mut again, &interval_products::as_intervals)
+        {
+            // No other statement knows the function.
+            state.to_mut().register_udf(interval_product())?;
+        } else if !put_otherwise(&mut again, &error) {
             return Err(error);
         }
         statement = again;
@@ -80,13 +87,57 @@ async fn planned(
     Ok((plan, statement))
 }
 
+/// Puts what DataFusion has no plan for, with this error, as it has one; whether there was anything to put otherwise.
+fn put_otherwise(statement: &mut DfStatement, error: &DataFusionError) -> bool {
+    let mut change = |change: &dyn Fn(&mut Statement) -> bool| changed(statement, change);
+    order_keys::is_ambiguous(error)
+        && (change(&order_keys::set_apart)
+            || change(&branch_names::as_the_first)
+            || change(&unnest_names::set_apart))
+        || synonyms::unknown(error)
+            .is_some_and(|name| change(&|inner| synonyms::replace(inner, &name)))
+        || output_names::repeated(error)
+            .is_some_and(|name| change(&|inner| output_names::set_apart(inner, &name)))
+        || cast_arguments::is_repeated(error) && change(&cast_arguments::set_apart)
+        || series_columns::missing(error).is_some_and(|name| {
+            change(&|inner| series_columns::called(inner, &name))
+                || change(&|inner| alias_reuse::spelled_out(inner, &name))
+                || change(&|inner| synonyms::replace_name(inner, &name))
+        })
+        || as_of::is_unsupported(error) && change(&as_of::as_lateral)
+        || row_subqueries::is_unsupported(error) && change(&row_subqueries::as_exists)
+}
+
+/// Why types do not fit in a plan with durations that stand for intervals: that is found out when it is analysed.
+fn refused(state: &SessionState, plan: &LogicalPlan) -> Option<DataFusionError> {
+    let analyzer = state.analyzer();
+    let analysed = analyzer.execute_and_check(plan.clone(), state.config_options(), |_, _| {});
+    analysed.err().filter(interval_products::is_no_duration)
+}
+
+/// What a text says. What DataFusion's own dialect does not know (`WITH x AS MATERIALIZED (…)`, `a # b`) may be PostgreSQL's or DuckDB's,
+/// which mean the same by what all of them know.
+///
+/// # Errors
+/// What the parser of the session's dialect reports.
+pub fn parsed(state: &SessionState, sql: &str) -> Result<DfStatement> {
+    let dialect = state.config_options().sql_parser.dialect;
+    let own = state.sql_to_statement(sql, &dialect);
+    if own.is_ok() || dialect != Dialect::Generic {
+        return own;
+    }
+    [Dialect::PostgreSQL, Dialect::DuckDB]
+        .iter()
+        .find_map(|dialect| state.sql_to_statement(sql, dialect).ok())
+        .map_or(own, Ok)
+}
+
 /// As [`plan`], of a text.
 ///
 /// # Errors
 /// What DataFusion reports.
 pub async fn plan_text(state: &SessionState, sql: &str) -> Result<LogicalPlan> {
-    let dialect = state.config_options().sql_parser.dialect;
-    plan(state, state.sql_to_statement(sql, &dialect)?).await
+    plan(state, parsed(state, sql)?).await
 }
 
 /// A text as DataFusion itself has a plan for it.
@@ -94,8 +145,7 @@ pub async fn plan_text(state: &SessionState, sql: &str) -> Result<LogicalPlan> {
 /// # Errors
 /// As [`plan`].
 pub async fn plain_text(state: &SessionState, sql: &str) -> Result<String> {
-    let dialect = state.config_options().sql_parser.dialect;
-    let statement = state.sql_to_statement(sql, &dialect)?;
+    let statement = parsed(state, sql)?;
     let (_, settled) = planned(state, statement.clone()).await?;
     Ok(match settled == statement {
         true => sql.to_string(),

@@ -10,8 +10,9 @@ use datafusion::sql::sqlparser::ast::{
     FunctionArguments, ObjectNamePart, Statement, Value, VisitMut, VisitorMut,
 };
 
-use crate::order_keys::normal;
-use crate::replaced::{expression, replace_named};
+use crate::replaced::replace_named;
+use crate::syntax::expression;
+use crate::syntax::normal;
 
 /// The first argument where the second is greatest, and where it is least.
 const AT_MOST: &str =
@@ -25,19 +26,8 @@ const IF_ELSE: &str = "CASE WHEN $1 THEN $2 ELSE $3 END";
 /// All that a regular expression matches first.
 const WHOLE_MATCH: &str = "(regexp_match($1, concat('(', $2, ')')))[1]";
 
-/// A name, how many arguments, and what it is of these. `DISTINCT`, `FILTER`, `OVER` and an order are those of the call.
-pub(crate) const SYNONYMS: [(&str, usize, &str); 62] = [
-    ("approx_count_distinct", 1, "approx_distinct($1)"),
-    ("arg_max", 2, AT_MOST),
-    ("arg_min", 2, AT_LEAST),
-    ("ceiling", 1, "ceil($1)"),
-    ("charindex", 2, "strpos($2, $1)"),
-    ("count_if", 1, "count(CASE WHEN $1 THEN 1 END)"),
-    ("countif", 1, "count(CASE WHEN $1 THEN 1 END)"),
-    (
-        "date_diff",
-        3,
-        "CASE lower($1) \
+/// How many borders of units there are between two moments.
+const DIFFERENCE: &str = "CASE lower($1) \
          WHEN 'day' THEN CAST($3 AS DATE) - CAST($2 AS DATE) \
          WHEN 'week' THEN (CAST(date_trunc('week', CAST($3 AS TIMESTAMP)) AS DATE) - CAST(date_trunc('week', CAST($2 AS TIMESTAMP)) AS DATE)) / 7 \
          WHEN 'month' THEN CAST((date_part('year', $3) - date_part('year', $2)) * 12 + date_part('month', $3) - date_part('month', $2) AS BIGINT) \
@@ -46,18 +36,39 @@ pub(crate) const SYNONYMS: [(&str, usize, &str); 62] = [
          WHEN 'hour' THEN CAST((date_part('epoch', date_trunc('hour', CAST($3 AS TIMESTAMP))) - date_part('epoch', date_trunc('hour', CAST($2 AS TIMESTAMP)))) / 3600 AS BIGINT) \
          WHEN 'minute' THEN CAST((date_part('epoch', date_trunc('minute', CAST($3 AS TIMESTAMP))) - date_part('epoch', date_trunc('minute', CAST($2 AS TIMESTAMP)))) / 60 AS BIGINT) \
          WHEN 'second' THEN CAST(date_part('epoch', date_trunc('second', CAST($3 AS TIMESTAMP))) - date_part('epoch', date_trunc('second', CAST($2 AS TIMESTAMP))) AS BIGINT) \
-         END",
-    ),
+         END";
+
+/// A name, how many arguments, and what it is of these. `DISTINCT`, `FILTER`, `OVER` and an order are those of the call.
+pub(crate) const SYNONYMS: [(&str, usize, &str); 81] = [
+    ("add_months", 2, "$1 + $2 * INTERVAL '1 month'"),
+    ("approx_count_distinct", 1, "approx_distinct($1)"),
+    ("approx_percentile", 2, "approx_percentile_cont($1, $2)"),
+    ("approx_quantile", 2, "approx_percentile_cont($1, $2)"),
+    ("arg_max", 2, AT_MOST),
+    ("arg_min", 2, AT_LEAST),
+    ("array_size", 1, "array_length($1)"),
+    ("ceiling", 1, "ceil($1)"),
+    ("charindex", 2, "strpos($2, $1)"),
+    ("count_if", 1, "count(CASE WHEN $1 THEN 1 END)"),
+    ("countif", 1, "count(CASE WHEN $1 THEN 1 END)"),
     ("date", 1, "CAST($1 AS DATE)"),
+    ("date_add", 2, "$1 + $2"),
+    ("date_diff", 3, DIFFERENCE),
+    ("date_sub", 2, "$1 - $2"),
     ("datediff", 2, "CAST($1 AS DATE) - CAST($2 AS DATE)"),
+    ("datediff", 3, DIFFERENCE),
     ("day", 1, "date_part('day', $1)"),
     ("dayname", 1, "to_char($1, '%A')"),
     ("dayofmonth", 1, "date_part('day', $1)"),
+    ("dayofweek", 1, "date_part('dow', $1)"),
     ("dayofyear", 1, "date_part('doy', $1)"),
+    ("div0", 2, "CASE WHEN $2 = 0 THEN 0 ELSE $1 / $2 END"),
+    ("endswith", 2, "ends_with($1, $2)"),
     ("epoch", 1, "date_part('epoch', $1)"),
     ("every", 1, "bool_and($1)"),
     ("first", 1, "first_value($1)"),
     ("gen_random_uuid", 0, "uuid()"),
+    ("getdate", 0, "now()"),
     ("group_concat", 1, "string_agg($1, ',')"),
     ("group_concat", 2, "string_agg($1, $2)"),
     ("hour", 1, "date_part('hour', $1)"),
@@ -84,6 +95,9 @@ pub(crate) const SYNONYMS: [(&str, usize, &str); 62] = [
     ("mod", 2, "$1 % $2"),
     ("month", 1, "date_part('month', $1)"),
     ("monthname", 1, "to_char($1, '%B')"),
+    ("nullifzero", 1, "nullif($1, 0)"),
+    ("percentile_approx", 2, "approx_percentile_cont($1, $2)"),
+    ("quantile_cont", 2, "percentile_cont($1, $2)"),
     ("quarter", 1, "date_part('quarter', $1)"),
     ("regexp_extract", 2, WHOLE_MATCH),
     (
@@ -93,15 +107,24 @@ pub(crate) const SYNONYMS: [(&str, usize, &str); 62] = [
     ),
     ("regexp_substr", 2, WHOLE_MATCH),
     ("replicate", 2, "repeat($1, $2)"),
+    ("safe_divide", 2, "$1 / nullif($2, 0)"),
     ("second", 1, "date_part('second', $1)"),
     ("sign", 1, "signum($1)"),
     ("space", 1, "repeat(' ', $1)"),
+    ("square", 1, "$1 * $1"),
+    ("startswith", 2, "starts_with($1, $2)"),
     ("str_split", 2, "string_to_array($1, $2)"),
     ("strftime", 2, "to_char($1, $2)"),
     ("string_split", 2, "string_to_array($1, $2)"),
     ("strlen", 1, "character_length($1)"),
     ("time_bucket", 2, "date_bin($1, $2)"),
+    ("to_varchar", 1, "CAST($1 AS VARCHAR)"),
     ("ucase", 1, "upper($1)"),
+    (
+        "unix_timestamp",
+        1,
+        "CAST(date_part('epoch', $1) AS BIGINT)",
+    ),
     ("variance", 1, "var_samp($1)"),
     ("variance_pop", 1, "var_pop($1)"),
     ("variance_samp", 1, "var_samp($1)"),
@@ -154,6 +177,13 @@ fn other(call: &Function, name: &str) -> Option<Expr> {
         _ => None,
     };
     let arguments: Vec<Expr> = list.args.iter().map(argument).collect::<Option<_>>()?;
+    if let Some(moved) = moved_by_unit(name, &arguments) {
+        return Some(moved);
+    }
+    let mut arguments = arguments;
+    if let ("date_diff" | "datediff", [unit, _, _]) = (name, &mut arguments[..]) {
+        *unit = string(unit_of(unit)?);
+    }
     let mut synonyms = SYNONYMS.iter();
     let (.., text) =
         synonyms.find(|(known, count, _)| *known == name && *count == arguments.len())?;
@@ -171,6 +201,62 @@ fn other(call: &Function, name: &str) -> Option<Expr> {
         _ => return None,
     }
     Some(other)
+}
+
+/// `dateadd(day, 7, d)`: the unit is a word or a text.
+fn moved_by_unit(name: &str, arguments: &[Expr]) -> Option<Expr> {
+    let [unit, number, moment] = arguments else {
+        return None;
+    };
+    let unit = match name {
+        "dateadd" | "date_add" | "timestampadd" => unit_of(unit)?,
+        _ => return None,
+    };
+    let text = match number.to_string() {
+        constant if constant.parse::<i64>().is_ok() => format!("INTERVAL '{constant} {unit}'"),
+        number => format!("({number}) * INTERVAL '1 {unit}'"),
+    };
+    expression(&format!("({moment}) + {text}"))
+}
+
+/// A unit of time that is written as a name or as a text.
+fn unit_of(expr: &Expr) -> Option<String> {
+    let name = match expr {
+        Expr::Identifier(name) => normal(name).into_owned(),
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => text.to_lowercase(),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    name.bytes()
+        .all(|b| b.is_ascii_alphabetic())
+        .then_some(name)
+}
+
+fn string(text: String) -> Expr {
+    Expr::Value(Value::SingleQuotedString(text).into())
+}
+
+/// Puts the time in the place of a name that stands for it elsewhere; whether there was one.
+pub(crate) fn replace_name(statement: &mut Statement, name: &str) -> bool {
+    let text = match name {
+        "localtimestamp" => "CAST(now() AS TIMESTAMP)",
+        "sysdate" => "now()",
+        _ => return false,
+    };
+    replace_named(statement, |expr| match expr {
+        Expr::Identifier(own) if own.quote_style.is_none() && normal(own) == name => {
+            expression(text)
+        }
+        // A word that the parser knows is a call without arguments.
+        Expr::Function(call)
+            if matches!(call.args, FunctionArguments::None) && is_call(call, name) =>
+        {
+            expression(text)
+        }
+        _ => None,
+    })
 }
 
 /// `function` with all that `call` says beside its arguments; an order of groups is one of the arguments.
@@ -207,7 +293,12 @@ impl VisitorMut for Arguments<'_> {
             && let Some(place) = number.parse::<usize>().ok().and_then(|n| n.checked_sub(1))
             && let Some(argument) = self.0.get(place)
         {
-            *expr = argument.clone();
+            *expr = match argument {
+                Expr::BinaryOp { .. } | Expr::UnaryOp { .. } | Expr::Between { .. } => {
+                    Expr::Nested(Box::new(argument.clone()))
+                }
+                other => other.clone(),
+            };
         }
         ControlFlow::Continue(())
     }
@@ -231,7 +322,17 @@ mod tests {
         answer(&context, create).await;
         for (name, count, text) in SYNONYMS {
             let arguments: &[&str] = match name {
-                "gen_random_uuid" => continue,
+                "gen_random_uuid" | "getdate" => continue,
+                "add_months" => &["d", "2"],
+                "approx_percentile" | "approx_quantile" | "percentile_approx" | "quantile_cont" => {
+                    &["n", "0.5"]
+                }
+                "array_size" => &["make_array(n, n)"],
+                "date_add" | "date_sub" => &["d", "INTERVAL '3 days'"],
+                "datediff" if count == 3 => &["'month'", "d", "TIMESTAMP '2024-03-01'"],
+                "div0" | "safe_divide" => &["n", "(n - 3)"],
+                "startswith" | "endswith" => &["s", "'b'"],
+                "nullifzero" | "square" => &["n"],
                 "if" | "iff" | "iif" => &["b", "n", "0"],
                 "count_if" | "countif" | "every" => &["b"],
                 "charindex" | "locate" => &["'b'", "s"],
@@ -262,6 +363,31 @@ mod tests {
             let found = answer(&context, &format!("SELECT {call} AS x FROM t")).await;
             let expected = answer(&context, &format!("SELECT {written} AS x FROM t")).await;
             assert_eq!(found, expected, "{call}");
+        }
+    }
+
+    #[tokio::test]
+    async fn units_are_words_or_texts() {
+        let context = SessionContext::new();
+        for (written, meant) in [
+            ("dateadd(day, 7, DATE '2024-02-10')", "DATE '2024-02-17'"),
+            (
+                "dateadd('month', -1, DATE '2024-03-31')",
+                "DATE '2024-02-29'",
+            ),
+            (
+                "DATE_ADD(HOUR, 1 + 1, TIMESTAMP '2024-02-10 23:00:00')",
+                "TIMESTAMP '2024-02-11 01:00:00'",
+            ),
+            ("datediff(week, DATE '2024-02-10', DATE '2024-02-12')", "1"),
+            ("sysdate IS NOT NULL AND localtimestamp IS NOT NULL", "true"),
+        ] {
+            let found = answer(&context, &format!("SELECT {written} AS x")).await;
+            assert_eq!(
+                found,
+                answer(&context, &format!("SELECT {meant} AS x")).await,
+                "{written}"
+            );
         }
     }
 

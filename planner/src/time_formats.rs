@@ -7,8 +7,8 @@ use datafusion::sql::sqlparser::ast::{
     Value,
 };
 
-use crate::order_keys::normal;
 use crate::replaced::replace_named;
+use crate::syntax::normal;
 
 /// Functions whose further arguments are formats.
 const FUNCTIONS: [&str; 8] = [

@@ -219,8 +219,7 @@ impl Session {
             _ => sql,
         };
         let state = open.session.context().state();
-        let dialect = state.config_options().sql_parser.dialect;
-        let statement = state.sql_to_statement(&sql, &dialect);
+        let statement = warpline::statements::parsed(&state, &sql);
         let statement = statement.map_err(|error| raised_by_plan(py, error))?;
         let variables = self.variables(&open, &statement, lookup)?;
         let is_query = matches!(&statement, Statement::Statement(inner) if matches!(**inner, ast::Statement::Query(_)));

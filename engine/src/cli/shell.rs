@@ -302,8 +302,7 @@ impl Shell {
         }
         let context = self.session.context();
         let state = context.state();
-        let dialect = state.config_options().sql_parser.dialect;
-        let statement = state.sql_to_statement(sql, &dialect)?;
+        let statement = statements::parsed(&state, sql)?;
         match &statement {
             // The log of a Delta table has what datafusion-cli asks of options.
             #[cfg(feature = "delta")]

@@ -277,8 +277,7 @@ impl PlanCache {
         // Plans that are found need no copy of the session's state.
         let parse = || {
             let state = context.state();
-            let dialect = state.config_options().sql_parser.dialect;
-            let statement = state.sql_to_statement(sql, &dialect)?;
+            let statement = statements::parsed(&state, sql)?;
             Ok::<_, DataFusionError>((state, statement))
         };
         let capacity = capacity_of(context);

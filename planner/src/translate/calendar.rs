@@ -23,6 +23,7 @@ use warpline_gpu::expr::{BinaryOp, Calendar, DatePart, Expr, LocalSpan, Node, Sp
 
 use super::cast::converted;
 use super::{Scope, boxed, node};
+use crate::interval_product::interval_product;
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{binary, case, cast};
 
@@ -361,6 +362,11 @@ pub(super) fn arithmetic(
     if let Some(cases) = moved_by_cases(value, *expr.op(), shift)? {
         return node(&cases, scope).map(|moved| Some(moved.node));
     }
+    if let Some(product) = shift.downcast_ref::<ScalarFunctionExpr>()
+        && product.fun() == interval_product().as_ref()
+    {
+        return moved_by_product(value, product, add, data_type, scope).map(Some);
+    }
     let Some(constant) = constant(shift) else {
         return refuse("an interval that is not constant runs on the CPU");
     };
@@ -427,6 +433,59 @@ fn moved_by_cases(
     let of = case.expr().map(Arc::clone);
     let moved = CaseExpr::try_new(of, branches, otherwise.flatten())?;
     Ok(Some(Arc::new(moved)))
+}
+
+/// A date or timestamp, more or less so many times a constant interval of days and less.
+fn moved_by_product(
+    value: &Arc<dyn PhysicalExpr>,
+    product: &ScalarFunctionExpr,
+    add: bool,
+    data_type: &DataType,
+    scope: &mut Scope<'_>,
+) -> Result<Node, Reason> {
+    let wrong = || {
+        let product = product.name();
+        Reason::new(format!("an interval {product} runs on the CPU"))
+    };
+    let [factor, number] = product.args() else {
+        return Err(wrong());
+    };
+    let interval = constant(factor).and_then(interval).ok_or_else(wrong)?;
+    let (days, nanoseconds) = (i64::from(interval.days), interval.nanoseconds);
+    let (value, number) = (node(value, scope)?, node(number, scope)?);
+    let whole = value.data_type == *data_type && number.data_type == DataType::Int64;
+    if interval.months != 0 || !whole {
+        return Err(wrong());
+    }
+    let op = match add {
+        true => BinaryOp::Add,
+        false => BinaryOp::Subtract,
+    };
+    let times = |number: Expr, ticks: i64| {
+        let ticks = Expr::literal(ScalarValue::from(ticks));
+        binary(BinaryOp::Multiply, number, ticks, DataType::Int64)
+    };
+    match data_type {
+        DataType::Date32 if nanoseconds == 0 => {
+            // So many days that no date has them are an error.
+            let number = cast(cast(number, DataType::Int32), DataType::Int64);
+            let date = cast(cast(value, DataType::Int32), DataType::Int64);
+            let moved = binary(op, date, times(number, days), DataType::Int64);
+            Ok(cast(cast(moved, DataType::Int32), DataType::Date32).node)
+        }
+        DataType::Timestamp(unit, _) => {
+            let clocks = zone(data_type)?.is_some_and(|zone| !zone.is_utc());
+            let tick = nanoseconds_of(*unit);
+            let ticks = days.checked_mul(DAY / tick).ok_or_else(wrong)?;
+            let ticks = ticks.checked_add(nanoseconds / tick).ok_or_else(wrong)?;
+            if clocks && days != 0 || nanoseconds % tick != 0 {
+                return Err(wrong());
+            }
+            let by = cast(times(number, ticks), DataType::Duration(*unit));
+            Ok(binary(op, value, by, data_type.clone()).node)
+        }
+        _ => Err(wrong()),
+    }
 }
 
 /// A difference of two values of the type `operands`: days of dates, a duration of timestamps.

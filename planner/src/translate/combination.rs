@@ -15,6 +15,7 @@ use warpline_gpu::expr::{Expr, Node};
 use super::spans::{self, Spans, cut_to_formats};
 use super::strings::{is_result, looks_beyond, reads_below_null};
 use super::{Scope, is_string, node};
+use crate::interval_product::interval_product;
 use crate::reason::Reason;
 
 /// Most inputs of one expression.
@@ -168,7 +169,7 @@ pub(crate) enum BuiltIn {
     Lists,
 }
 
-/// What a function of DataFusion's own is of; `None` for one of others, whatever its name.
+/// What a function of DataFusion's own, or of ours, is of; `None` for one of others, whatever its name.
 pub(crate) fn built_in(function: &ScalarUDF) -> Option<BuiltIn> {
     type Known = HashMap<String, (Arc<ScalarUDF>, BuiltIn)>;
     static OWN: LazyLock<Known> = LazyLock::new(|| {
@@ -177,6 +178,7 @@ pub(crate) fn built_in(function: &ScalarUDF) -> Option<BuiltIn> {
         let of_lists = datafusion::functions_nested::all_default_nested_functions().into_iter();
         own.map(|function| named(function, BuiltIn::Values))
             .chain(of_lists.map(|function| named(function, BuiltIn::Lists)))
+            .chain([named(interval_product(), BuiltIn::Values)])
             .collect()
     });
     let (own, of) = OWN.get(function.name())?;

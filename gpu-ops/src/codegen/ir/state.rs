@@ -66,6 +66,8 @@ pub(in crate::codegen) struct KernelState {
     pub(in crate::codegen) own_rows: HashMap<String, usize>,
     /// Literals and column bases that already are arguments, by value and width.
     pub(in crate::codegen) literals: HashMap<(i128, bool), String>,
+    /// The same of floats, by their bits.
+    pub(in crate::codegen) floats: HashMap<u64, String>,
 }
 
 impl KernelState {

@@ -80,10 +80,10 @@ impl Emitter<'_> {
         if per_day == 1 {
             return input.text.clone();
         }
-        let divisor = self.integer(per_day);
+        // A constant of the kernel: the division is a product then.
         self.bind(
             CType::I32,
-            format!("(i32)floor_div((i64){}, {divisor})", input.text),
+            format!("(i32)floor_div((i64){}, {per_day}ll)", input.text),
         )
     }
 
@@ -95,10 +95,9 @@ impl Emitter<'_> {
         per_day: i128,
         date: bool,
     ) -> (String, Range) {
-        let divisor = self.integer(per_day);
         let of_day = self.bind(
             CType::I64,
-            format!("floor_mod((i64){}, {divisor})", input.text),
+            format!("floor_mod((i64){}, {per_day}ll)", input.text),
         );
         let (unit, modulus) = match part {
             DatePart::Hour => (per_day / 24, 24),

@@ -249,7 +249,7 @@ impl Emitter<'_> {
         };
         let text = if let Some((_, scale)) = decimal(from) {
             // Arrow divides the unscaled value, as f64, by the power of ten.
-            let power = self.state.arguments.float(10f64.powi(scale.into()));
+            let power = self.float(10f64.powi(scale.into()));
             format!("({})((f64){} / {power})", c_type.name(), value.text)
         } else if from.is_integer() || from.is_floating() {
             format!("({}){}", c_type.name(), value.text)
@@ -274,7 +274,7 @@ impl Emitter<'_> {
         safe: bool,
     ) -> Result<Value> {
         let range = Range::of_precision(precision);
-        let power = self.state.arguments.float(10f64.powi(scale.into()));
+        let power = self.float(10f64.powi(scale.into()));
         let scaled = self.bind(CType::F64, format!("round({power} * (f64){})", value.text));
         // Written so that NaN is outside; 10^precision is less than 2^127.
         let fits = self.bind_bool(format!("{scaled} > -1.7e38 && {scaled} < 1.7e38"));
@@ -307,9 +307,9 @@ impl Emitter<'_> {
 
     fn float_to_integer(&mut self, value: Value, to: &DataType, safe: bool) -> Result<Value> {
         let bounds = self.bounds(to)?;
-        let min = self.state.arguments.float(bounds.min as f64);
+        let min = self.float(bounds.min as f64);
         // 2^n is exact in f64 where 2^n - 1 is not.
-        let max = self.state.arguments.float((bounds.max + 1) as f64);
+        let max = self.float((bounds.max + 1) as f64);
         // Written so that NaN is outside.
         let inside = if bounds.min < -(1 << 52) {
             format!("((f64){0} >= {min} && (f64){0} < {max})", value.text)
@@ -382,22 +382,18 @@ impl Emitter<'_> {
         let factor = from_day / to_day;
         // From timestamps to days Arrow goes by the calendar (floor); everything else it truncates.
         let floors = matches!((from, to), (DataType::Timestamp(..), DataType::Date32));
-        let divisor = self.integer(factor);
         let (text, range) = if floors {
             let range = Range {
                 min: value.range.min.div_euclid(factor),
                 max: value.range.max.div_euclid(factor),
             };
-            (
-                format!("floor_div((i64){}, (i64){divisor})", value.text),
-                range,
-            )
+            (format!("floor_div((i64){}, {factor}ll)", value.text), range)
         } else {
             let range = Range {
                 min: value.range.min / factor,
                 max: value.range.max / factor,
             };
-            (format!("(i64){} / (i64){divisor}", value.text), range)
+            (format!("(i64){} / {factor}ll", value.text), range)
         };
         let text = self.bind(CType::I64, text);
         let coarser = Value {

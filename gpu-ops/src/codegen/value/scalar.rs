@@ -81,6 +81,13 @@ impl<'a> Emitter<'a> {
         }
     }
 
+    /// The C++ text of a float constant, as a kernel argument.
+    pub(in crate::codegen) fn float(&mut self, value: f64) -> String {
+        let arguments = &mut self.state.arguments;
+        let known = self.state.floats.entry(value.to_bits());
+        known.or_insert_with(|| arguments.float(value)).clone()
+    }
+
     /// Record `fault` (a name of `pipeline.cuh`) for this row when `condition` holds.
     pub(in crate::codegen) fn fault(&mut self, condition: &str, valid: Option<&str>, fault: &str) {
         self.state.faults = true;
@@ -242,7 +249,7 @@ impl<'a> Emitter<'a> {
                 Ok(Value::boolean(b.to_string(), None))
             }
             ScalarValue::Float64(Some(f)) => {
-                let text = self.state.arguments.float(*f);
+                let text = self.float(*f);
                 let text = self.bind(CType::F64, text);
                 Ok(Value {
                     text,
@@ -253,7 +260,7 @@ impl<'a> Emitter<'a> {
                 })
             }
             ScalarValue::Float32(Some(f)) => {
-                let text = self.state.arguments.float(f64::from(*f));
+                let text = self.float(f64::from(*f));
                 let text = self.bind(CType::F32, format!("(f32){text}"));
                 Ok(Value {
                     text,

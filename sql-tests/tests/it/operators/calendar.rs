@@ -1,5 +1,8 @@
 //! Calendar fields of dates and timestamps: leap days, year ends, ISO weeks, days before 1970 and far from it.
 
+use std::sync::Arc;
+
+use arrow::array::PrimitiveArray;
 use arrow::datatypes::*;
 use warpline_sql_tests::Fixture;
 
@@ -580,4 +583,78 @@ fn moves_by_intervals_of_a_case() {
         ));
     }
     check_values(&fixture, "t", &values);
+}
+
+/// Spans that depend on the row, added to dates and to timestamps; texts say the same to DataFusion.
+#[test]
+fn products_of_intervals() {
+    const PRODUCTS: [(&str, &str); 8] = [
+        (
+            "d - n * INTERVAL '1 day'",
+            "d - CAST(CAST(n AS VARCHAR) || ' days' AS INTERVAL)",
+        ),
+        (
+            "d + INTERVAL '2 weeks' * CAST(n AS INT)",
+            "d + CAST(CAST(n * 14 AS VARCHAR) || ' days' AS INTERVAL)",
+        ),
+        (
+            "CAST(at AS DATE) + 3 * INTERVAL '1 day'",
+            "CAST(at AS DATE) + INTERVAL '3 days'",
+        ),
+        (
+            "at - n * INTERVAL '36 hours'",
+            "at - CAST(CAST(n * 36 AS VARCHAR) || ' hours' AS INTERVAL)",
+        ),
+        (
+            "CASE WHEN d < DATE '2030-01-01' + n * INTERVAL '1 day' THEN at + n * INTERVAL '1 day 90 seconds' END",
+            "CASE WHEN d < DATE '2030-01-01' + CAST(CAST(n AS VARCHAR) || ' days' AS INTERVAL) THEN at + CAST(CAST(n * 86490 AS VARCHAR) || ' seconds' AS INTERVAL) END",
+        ),
+        (
+            "CASE WHEN d > DATE '2020-01-01' - n * INTERVAL '1 day' THEN utc - n * INTERVAL '2 days' END",
+            "CASE WHEN d > DATE '2020-01-01' - CAST(CAST(n AS VARCHAR) || ' days' AS INTERVAL) THEN utc - CAST(CAST(n * 2 AS VARCHAR) || ' days' AS INTERVAL) END",
+        ),
+        (
+            "d + n * INTERVAL '1 month'",
+            "d + CAST(CAST(n AS VARCHAR) || ' months' AS INTERVAL)",
+        ),
+        (
+            "at - INTERVAL '1 year' * n",
+            "at - CAST(CAST(n AS VARCHAR) || ' years' AS INTERVAL)",
+        ),
+    ];
+    for rows in [0, 1, 31, 32, 33, 5_000] {
+        let mut random = Random::new(rows as u64 + 3);
+        let mut number = |most: usize| -> Vec<Option<i64>> {
+            let values = (0..rows).map(|_| (!random.chance(9)).then(|| random.below(most) as i64));
+            values.collect()
+        };
+        let (days, numbers) = (number(40_000), number(120));
+        let numbers = numbers.iter().map(|n| n.map(|n| n - 60));
+        let seconds: Vec<_> = days.iter().map(|d| d.map(|d| d * 86_399)).collect();
+        let days = days.iter().map(|d| d.map(|d| d as i32 - 9_000)).collect();
+        let fixture = Fixture::device().table(
+            "t",
+            [
+                ("id", row_numbers(rows)),
+                ("n", primitive::<Int64Type>(numbers.collect())),
+                ("d", primitive::<Date32Type>(days)),
+                ("at", primitive::<TimestampSecondType>(seconds.clone())),
+                (
+                    "utc",
+                    Arc::new(
+                        PrimitiveArray::<TimestampSecondType>::from(seconds).with_timezone("UTC"),
+                    ),
+                ),
+            ],
+        );
+        for (written, meant) in PRODUCTS {
+            let expected = fixture.expect(&format!("SELECT id, {meant} AS x FROM t"));
+            let run = fixture.run(&format!("SELECT id, {written} AS x FROM t"));
+            assert_eq!(
+                expected.difference(&run.expect(written)),
+                None,
+                "{written}, {rows} rows"
+            );
+        }
+    }
 }

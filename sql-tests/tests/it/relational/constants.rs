@@ -107,7 +107,9 @@ fn columns_of_one_value() {
             fixture.set("warpline.pipeline", "tree");
         }
         fixture.set(settings.0, settings.1);
-        for size in sizes {
+        // Around warps algorithms differ little.
+        let whole = settings == ("warpline.join", "auto");
+        for size in sizes.into_iter().filter(|size| whole || *size > 32) {
             check_all(&fixture, queries(&format!("full{size}")));
             check_all(&fixture, queries(&format!("some{size}")));
         }

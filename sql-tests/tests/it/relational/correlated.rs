@@ -453,7 +453,7 @@ fn compare_rows(
 
 #[test]
 fn values_row_by_row() {
-    let fixture = tables(24, Nulls::Some);
+    let fixture = tables(13, Nulls::Some);
     let rows = constants(&fixture);
     let compared = VALUES.iter().filter_map(|value| {
         let query = format!("SELECT t.id, {value} AS x FROM t");
@@ -467,7 +467,7 @@ fn values_row_by_row() {
 /// Alone, negated, under OR, under IS NULL, and as a value: where it is not known it is neither true nor false.
 #[test]
 fn conditions_row_by_row() {
-    let fixture = tables(24, Nulls::Some);
+    let fixture = tables(13, Nulls::Some);
     let rows = constants(&fixture);
     let mut failures = String::new();
     for condition in CONDITIONS {

@@ -28,6 +28,38 @@ fn by_each_type() {
     }
 }
 
+/// Plain DataFusion takes a name within an aggregate for the output's, and has no plan.
+#[test]
+fn by_aggregates_of_what_is_called_like_an_output() {
+    let fixture = fixture();
+    for (written, meant) in [
+        (
+            "SELECT s, sum(x) AS x FROM l GROUP BY s ORDER BY sum(x) DESC, s",
+            "SELECT s, sum(x) AS y FROM l GROUP BY s ORDER BY y DESC, s",
+        ),
+        (
+            "SELECT max(k) AS k, count(*) FROM l GROUP BY z ORDER BY max(k) NULLS FIRST, z LIMIT 5",
+            "SELECT max(k) AS y, count(*) FROM l GROUP BY z ORDER BY y NULLS FIRST, z LIMIT 5",
+        ),
+        (
+            "SELECT b, avg(k) AS k FROM l GROUP BY b ORDER BY min(k), b",
+            "SELECT b, y FROM (SELECT b, avg(k) AS y, min(k) AS m FROM l GROUP BY b) ORDER BY m, b",
+        ),
+    ] {
+        let run = fixture.run(written).expect(written);
+        let rows = |table: &QueryRun| {
+            let table = pretty_format_batches(&table.batches).expect("a table");
+            let lines = table.to_string();
+            let lines = lines.lines().filter(|line| line.starts_with('|')).skip(1);
+            let cells = lines.map(|line| line.split('|').map(|c| c.trim().to_string()).collect());
+            cells.collect::<Vec<Vec<String>>>()
+        };
+        let other = fixture.run(meant).expect(meant);
+        assert_eq!(fixture.expect(meant).difference(&other), None, "{meant}");
+        assert_eq!(rows(&run), rows(&other), "{written}");
+    }
+}
+
 #[test]
 fn by_several_keys() {
     check_all(

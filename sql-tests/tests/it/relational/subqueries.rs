@@ -339,3 +339,33 @@ fn the_keys_of_a_table_are_kept() {
         assert!(!kept(sql), "{sql}");
     }
 }
+
+/// A subquery without a row is NULL, also where its column never is: plain DataFusion believes the column.
+#[test]
+fn no_row_of_a_column_without_nulls() {
+    let fixture = fixture().table_from(
+        "known",
+        "SELECT value AS v FROM generate_series(1, 40) t(value)",
+    );
+    for (written, meant) in [
+        ("(SELECT v FROM known WHERE v > 90)", "CAST(NULL AS BIGINT)"),
+        ("(SELECT v FROM known WHERE v > 90) IS NULL", "true"),
+        (
+            "coalesce((SELECT v FROM known WHERE v > 90), k)",
+            "CAST(k AS BIGINT)",
+        ),
+        ("(SELECT v FROM known WHERE v = 7) + k", "7 + k"),
+        (
+            "(SELECT v FROM known WHERE v = l.k) IS NULL",
+            "k IS NULL OR k NOT BETWEEN 1 AND 40",
+        ),
+        (
+            "coalesce((SELECT count(*) FROM known WHERE v = l.k GROUP BY v), -1)",
+            "CASE WHEN k BETWEEN 1 AND 40 THEN 1 ELSE -1 END",
+        ),
+    ] {
+        let expected = fixture.expect(&format!("SELECT id, {meant} AS x FROM l"));
+        let run = fixture.run(&format!("SELECT id, {written} AS x FROM l"));
+        assert_eq!(expected.difference(&run.expect(written)), None, "{written}");
+    }
+}

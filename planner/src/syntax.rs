@@ -1,0 +1,74 @@
+//! Expressions and names of statements: what they are, and how they are made.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::LazyLock;
+
+use datafusion::functions_aggregate::all_default_aggregate_functions;
+use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectNamePart, SelectItem, Visit, Visitor};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+/// The expression that a text says.
+pub(crate) fn expression(text: &str) -> Option<Expr> {
+    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text).ok()?;
+    parser.parse_expr().ok()
+}
+
+/// Whether `found` holds for some part of an expression.
+pub(crate) fn some(expr: &Expr, mut found: impl FnMut(&Expr) -> bool) -> bool {
+    struct Find<'a>(&'a mut dyn FnMut(&Expr) -> bool);
+    impl Visitor for Find<'_> {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match (self.0)(expr) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+    Visit::visit(expr, &mut Find(&mut found)).is_break()
+}
+
+/// A name as DataFusion compares it: in lower case, unless it is in quotes.
+pub(crate) fn normal(name: &Ident) -> Cow<'_, str> {
+    match name.quote_style {
+        Some(_) => Cow::Borrowed(&name.value),
+        None => Cow::Owned(name.value.to_lowercase()),
+    }
+}
+
+/// An output column of this name, to the letter.
+pub(crate) fn named(expr: Expr, name: &str) -> SelectItem {
+    let alias = quoted(name);
+    SelectItem::ExprWithAlias { expr, alias }
+}
+
+/// A name to the letter.
+pub(crate) fn quoted(name: &str) -> Ident {
+    Ident::with_quote('"', name)
+}
+
+/// The names of aggregates. What `grouping` is of is no value.
+static AGGREGATES: LazyLock<HashSet<String>> = LazyLock::new(|| {
+    let functions = all_default_aggregate_functions().into_iter();
+    let names = functions.flat_map(|function| {
+        let aliases = function.aliases().iter().cloned();
+        let names: Vec<String> = aliases.chain([function.name().to_string()]).collect();
+        names
+    });
+    names.filter(|name| name != "grouping").collect()
+});
+
+/// Is it an aggregate, or a window's?
+pub(crate) fn is_aggregate(expr: &Expr) -> bool {
+    let Expr::Function(call) = expr else {
+        return false;
+    };
+    match &call.name.0[..] {
+        [ObjectNamePart::Identifier(name)] => AGGREGATES.contains(&*normal(name)),
+        _ => false,
+    }
+}
