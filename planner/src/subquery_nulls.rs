@@ -10,11 +10,11 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, Result};
 use datafusion::functions::expr_fn::nullif;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Subquery};
+use datafusion::logical_expr::{
+    Distinct, Expr, FetchType, GroupingSet, LogicalPlan, LogicalPlanBuilder, SkipType, Subquery,
+};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
-
-use crate::decorrelate::always_has_rows;
 
 /// The rule of the analyzer. It comes after what makes joins of subqueries.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ fn nullable(expr: Expr) -> Result<Transformed<Expr>> {
     let known = schema.fields().len() != 1
         || field.is_nullable()
         || field.data_type().is_nested()
-        || always_has_rows(&query.subquery);
+        || has_a_row(&query.subquery)?;
     if known {
         return Ok(Transformed::no(expr));
     }
@@ -68,6 +68,33 @@ fn nullable(expr: Expr) -> Result<Transformed<Expr>> {
         subquery: Arc::new(plan.project([value])?.build()?),
         ..query.clone()
     })))
+}
+
+/// Whether there is a row whatever the tables have: of a subquery without a table, of groups with one of all rows.
+fn has_a_row(plan: &LogicalPlan) -> Result<bool> {
+    Ok(match plan {
+        LogicalPlan::Projection(projection) => has_a_row(&projection.input)?,
+        LogicalPlan::SubqueryAlias(alias) => has_a_row(&alias.input)?,
+        LogicalPlan::Sort(sort) => sort.fetch != Some(0) && has_a_row(&sort.input)?,
+        LogicalPlan::Distinct(Distinct::All(input)) => has_a_row(input)?,
+        LogicalPlan::Limit(limit) => {
+            let skips = !matches!(limit.get_skip_type()?, SkipType::Literal(0));
+            let fetches = !matches!(
+                limit.get_fetch_type()?,
+                FetchType::Literal(Some(0)) | FetchType::UnsupportedExpr
+            );
+            !skips && fetches && has_a_row(&limit.input)?
+        }
+        LogicalPlan::Aggregate(aggregate) => match &aggregate.group_expr[..] {
+            [] => true,
+            [Expr::GroupingSet(GroupingSet::Rollup(_) | GroupingSet::Cube(_))] => true,
+            [Expr::GroupingSet(GroupingSet::GroupingSets(sets))] => sets.iter().any(Vec::is_empty),
+            _ => false,
+        },
+        LogicalPlan::EmptyRelation(relation) => relation.produce_one_row,
+        LogicalPlan::Values(values) => !values.values.is_empty(),
+        _ => false,
+    })
 }
 
 #[cfg(test)]
@@ -98,6 +125,10 @@ mod tests {
             (
                 "SELECT coalesce((SELECT count(*) FROM t WHERE k > 9 GROUP BY s), -1) AS x, (SELECT s FROM t WHERE k = 2) AS y",
                 "SELECT -1 AS x, 'v2' AS y",
+            ),
+            (
+                "SELECT (SELECT grouping(s) FROM t WHERE k > 9 GROUP BY ROLLUP (s) LIMIT 1) IS NULL AS x, (SELECT 5) + 1 AS y",
+                "SELECT false AS x, 6 AS y",
             ),
             (
                 "SELECT sum(k) AS x FROM t WHERE (SELECT s FROM t WHERE k = 7) IS NULL AND k > (SELECT min(k) FROM t)",

@@ -33,7 +33,6 @@ use datafusion::optimizer::AnalyzerRule;
 
 pub use last_known::{NAME as LAST_KNOWN, last_known};
 pub use one_row::{NAME as ONE_ROW, one_row};
-pub(crate) use values::always_has_rows;
 
 /// The rule of the analyzer that makes joins of subqueries. It comes after the types are known.
 #[derive(Debug, Default)]

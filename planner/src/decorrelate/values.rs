@@ -429,7 +429,7 @@ fn stripped(plan: &LogicalPlan) -> Made<&LogicalPlan> {
 }
 
 /// An aggregate of all rows is a row, also of none.
-pub(crate) fn always_has_rows(plan: &LogicalPlan) -> bool {
+fn always_has_rows(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Projection(projection) => always_has_rows(&projection.input),
         LogicalPlan::SubqueryAlias(alias) => always_has_rows(&alias.input),
