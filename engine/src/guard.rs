@@ -11,7 +11,6 @@ use datafusion::execution::context::SessionState;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use futures::FutureExt;
-
 use warpline_planner::statements;
 
 use crate::error::Error;

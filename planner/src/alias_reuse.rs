@@ -4,11 +4,11 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, Value, VisitMut,
+    Expr, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, VisitMut,
     VisitorMut,
 };
 
-use crate::syntax::{normal, some};
+use crate::syntax::{normal, number, some};
 
 /// Puts the expression of the output of this name, which is no column's, in the place of the name; whether there was one.
 pub(crate) fn spelled_out(statement: &mut Statement, name: &str) -> bool {
@@ -81,7 +81,6 @@ impl VisitorMut for Selections<'_> {
             && normal(all) == "all"
             && one_each
         {
-            let number = |n: usize| Expr::Value(Value::Number(n.to_string(), false).into());
             let key = |n: usize| OrderByExpr {
                 expr: number(n),
                 ..key.clone()

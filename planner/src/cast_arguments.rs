@@ -13,13 +13,14 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::output_names::bare;
 use crate::replaced::replace_named;
-use crate::syntax::expression;
-use crate::syntax::is_aggregate;
+use crate::syntax::{expression, is_aggregate, schema_error};
 
 /// Whether planning failed with two columns of one name.
 pub(crate) fn is_repeated(error: &DataFusionError) -> bool {
-    matches!(error.find_root(), DataFusionError::SchemaError(error, _)
-        if matches!(**error, SchemaError::DuplicateUnqualifiedField { .. }))
+    matches!(
+        schema_error(error),
+        Some(SchemaError::DuplicateUnqualifiedField { .. })
+    )
 }
 
 /// Gives names of their own to all but the first of aggregates that differ in casts alone; whether there were any. Output columns
@@ -92,13 +93,9 @@ mod tests {
                 "(6, 3.0, 12, '2024-02-03')",
             ),
         ] {
-            let names: Vec<_> = ["i", "d", "t", "n"].into_iter().collect();
             let found = answer(&context, sql).await;
-            let shown = answer(
-                &context,
-                &format!("SELECT * FROM (VALUES {rows}) v({})", names.join(", ")),
-            )
-            .await;
+            let shown = format!("SELECT * FROM (VALUES {rows}) v(i, d, t, n)");
+            let shown = answer(&context, &shown).await;
             let values = |table: &str| -> Vec<String> {
                 let row = table.lines().nth(3).unwrap();
                 row.split('|').map(|v| v.trim().to_string()).collect()

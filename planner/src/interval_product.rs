@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, AsArray, IntervalMonthDayNanoArray};
 use arrow::datatypes::{
     DataType, Float64Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
 };
-use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
@@ -134,10 +134,7 @@ fn portion(interval: IntervalMonthDayNano, number: f64) -> Result<IntervalMonthD
     }
 }
 
-fn out_of_range(
-    interval: IntervalMonthDayNano,
-    number: impl std::fmt::Display,
-) -> datafusion::error::DataFusionError {
+fn out_of_range(interval: IntervalMonthDayNano, number: impl std::fmt::Display) -> DataFusionError {
     exec_datafusion_err!("{number} times {interval:?} is no interval")
 }
 

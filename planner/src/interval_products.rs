@@ -6,14 +6,11 @@
 use arrow::compute::kernels::cast_utils::parse_interval_month_day_nano;
 use arrow::datatypes::IntervalMonthDayNano;
 use datafusion::error::DataFusionError;
-use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Interval, Statement,
-    Value,
-};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Interval, Statement, Value};
 
 use crate::interval_product::NAME;
 use crate::replaced::replace;
-use crate::syntax::expression;
+use crate::syntax::{arguments, expression, is_call, text};
 
 const NANOSECONDS_A_DAY: i64 = 86_400_000_000_000;
 
@@ -66,18 +63,10 @@ fn of_duration(expr: &Expr) -> Option<Expr> {
     let Expr::Function(call) = expr else {
         return None;
     };
-    let FunctionArguments::List(list) = &call.args else {
+    let [Expr::Cast { expr: number, .. }, duration] = arguments(call)?[..] else {
         return None;
     };
-    let arguments = list.args.iter().map(|argument| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
-        _ => None,
-    });
-    let arguments: Vec<&Expr> = arguments.collect::<Option<_>>()?;
-    let [Expr::Cast { expr: number, .. }, Expr::Value(duration)] = arguments[..] else {
-        return None;
-    };
-    let is_one = matches!(&duration.value, Value::SingleQuotedString(text) if text == DURATION);
+    let is_one = is_call(expr, "arrow_cast") && text(duration) == Some(DURATION);
     let Expr::BinaryOp { left, op, right } = number.as_ref() else {
         return None;
     };
@@ -88,7 +77,7 @@ fn of_duration(expr: &Expr) -> Option<Expr> {
         },
         _ => None,
     };
-    let text = match (op, is_one && call.name.to_string() == "arrow_cast") {
+    let text = match (op, is_one) {
         (BinaryOperator::Multiply, true) => format!("{NAME}({}, {left})", span(right)?),
         (BinaryOperator::Divide, true) => format!("{NAME}({}, 1.0 / {right})", span(left)?),
         _ => return None,

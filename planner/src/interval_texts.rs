@@ -1,9 +1,9 @@
 //! `INTERVAL '3 days 04:05:06'`: hours, minutes and seconds as PostgreSQL shows them, which DataFusion reads as words alone.
 
-use datafusion::sql::sqlparser::ast::{Expr, Interval, Statement, Value};
+use datafusion::sql::sqlparser::ast::{Expr, Interval, Statement};
 
 use crate::replaced::replace_named;
-use crate::syntax::expression;
+use crate::syntax::{expression, text};
 
 /// Puts the hours of such intervals in words; whether there was one.
 pub(crate) fn in_words(statement: &mut Statement) -> bool {
@@ -19,12 +19,7 @@ fn in_words_of(expr: &Expr) -> Option<Expr> {
     else {
         return None;
     };
-    let Expr::Value(value) = value.as_ref() else {
-        return None;
-    };
-    let Value::SingleQuotedString(text) = &value.value else {
-        return None;
-    };
+    let text = text(value)?;
     if !text.contains(':') {
         return None;
     }

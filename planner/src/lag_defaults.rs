@@ -2,12 +2,12 @@
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
-    NullTreatment, ObjectNamePart, Statement,
+    NullTreatment, Statement,
 };
 
 use crate::replaced::replace_named;
 use crate::syntax::expression;
-use crate::syntax::{normal, some};
+use crate::syntax::{function_name, some};
 
 /// Puts a CASE in the place of such calls; output columns are called as before. Whether there were any.
 pub(crate) fn as_cases(statement: &mut Statement) -> bool {
@@ -19,13 +19,10 @@ fn case(expr: &Expr) -> Option<Expr> {
     let Expr::Function(call) = expr else {
         return None;
     };
-    let [ObjectNamePart::Identifier(name)] = &call.name.0[..] else {
-        return None;
-    };
     let FunctionArguments::List(list) = &call.args else {
         return None;
     };
-    if !matches!(&*normal(name), "lag" | "lead") || call.over.is_none() {
+    if !matches!(&*function_name(call)?, "lag" | "lead") || call.over.is_none() {
         return None;
     }
     let [

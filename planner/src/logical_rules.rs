@@ -113,12 +113,5 @@ fn asks_for_files(node: &LogicalPlan) -> Result<bool> {
 
 /// Is it the name of a rule of the analyzer of ours?
 pub fn is_name(name: &str) -> bool {
-    [
-        WindowFilters::NAME,
-        Multisets::NAME,
-        Durations::NAME,
-        StructNulls::NAME,
-        Decorrelation::NAME,
-    ]
-    .contains(&name)
+    rules().iter().any(|rule| rule.name() == name)
 }

@@ -11,22 +11,20 @@ use std::ops::ControlFlow;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Statement,
+    Expr, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Statement,
     TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use crate::syntax::{is_aggregate, named, normal, quoted, some};
+use crate::syntax::{is_aggregate, is_call, named, normal, number, quoted, schema_error, some};
 
 /// Whether planning failed with names that are ambiguous.
 pub(crate) fn is_ambiguous(error: &DataFusionError) -> bool {
-    match error.find_root() {
-        DataFusionError::SchemaError(error, _) => {
-            matches!(**error, SchemaError::AmbiguousReference { .. })
-        }
-        _ => false,
-    }
+    matches!(
+        schema_error(error),
+        Some(SchemaError::AmbiguousReference { .. })
+    )
 }
 
 /// Gives the sort keys of all queries in a statement names of their own, where they need it; whether any did.
@@ -56,17 +54,7 @@ impl VisitorMut for Numbers {
         let SetExpr::Select(select) = query.body.as_ref() else {
             return ControlFlow::Continue(());
         };
-        let outputs = select.projection.iter().map(|item| match item {
-            SelectItem::ExprWithAlias { expr, alias } => Some(Output {
-                name: alias.clone(),
-                expr: expr.clone(),
-            }),
-            SelectItem::UnnamedExpr(expr) => Some(Output {
-                name: Ident::new(expr.to_string()),
-                expr: expr.clone(),
-            }),
-            _ => None,
-        });
+        let outputs = select.projection.iter().map(Output::of);
         let (Some(outputs), Some(order)) = (
             outputs.collect::<Option<Vec<Output>>>(),
             &mut query.order_by,
@@ -81,8 +69,7 @@ impl VisitorMut for Numbers {
             if let Some(output) = output
                 && names_an_output(&key.expr, &outputs, true)
             {
-                let number = Value::Number((output + 1).to_string(), false);
-                key.expr = Expr::Value(number.into());
+                key.expr = number(output + 1);
                 self.changed = true;
             }
         }
@@ -150,6 +137,23 @@ struct Output {
     expr: Expr,
 }
 
+impl Output {
+    /// That of an item that is one; it is called as it is written where it has no name.
+    fn of(item: &SelectItem) -> Option<Self> {
+        let (name, expr) = match item {
+            SelectItem::ExprWithAlias { expr, alias } => (alias.clone(), expr),
+            SelectItem::UnnamedExpr(expr) => match expr {
+                Expr::Identifier(name) => (name.clone(), expr),
+                Expr::CompoundIdentifier(names) => (names.last()?.clone(), expr),
+                other => (quoted(&other.to_string()), expr),
+            },
+            _ => return None,
+        };
+        let expr = expr.clone();
+        Some(Self { name, expr })
+    }
+}
+
 fn sorted_around(query: &Query, clashes: Clashes) -> Option<Query> {
     let OrderByKind::Expressions(keys) = &query.order_by.as_ref()?.kind else {
         return None;
@@ -210,32 +214,13 @@ fn sorted_around(query: &Query, clashes: Clashes) -> Option<Query> {
     Some(made)
 }
 
-/// The output columns of a selection; `None` where they cannot be moved or their names are not in the text.
+/// The output columns of a selection; `None` where they cannot be moved or are not in the text.
 fn outputs(select: &Select) -> Option<Vec<Output>> {
     if select.distinct.is_some() || select.into.is_some() || select.top.is_some() {
         return None;
     }
-    let output = |item: &SelectItem| match item {
-        SelectItem::ExprWithAlias { expr, alias } => Some(Output {
-            name: alias.clone(),
-            expr: expr.clone(),
-        }),
-        SelectItem::UnnamedExpr(expr) => {
-            let name = match expr {
-                Expr::Identifier(name) => name.clone(),
-                Expr::CompoundIdentifier(names) => names.last()?.clone(),
-                other => quoted(&other.to_string()),
-            };
-            let expr = expr.clone();
-            Some(Output { name, expr })
-        }
-        _ => None,
-    };
-    let outputs: Vec<Output> = select
-        .projection
-        .iter()
-        .map(output)
-        .collect::<Option<_>>()?;
+    let outputs = select.projection.iter().map(Output::of);
+    let outputs: Vec<Output> = outputs.collect::<Option<_>>()?;
     // What a query yields may have one name twice, but not what is around it.
     let twice = |at: usize| {
         let name = &outputs[at].name;
@@ -309,8 +294,7 @@ fn names_an_output(key: &Expr, outputs: &[Output], in_aggregates: bool) -> bool 
 
 /// Is it of what is grouped: an aggregate, or `GROUPING`?
 fn is_of_rows(expr: &Expr) -> bool {
-    let is_grouping = |call: &Function| call.name.to_string().eq_ignore_ascii_case("grouping");
-    is_aggregate(expr) || matches!(expr, Expr::Function(call) if is_grouping(call))
+    is_aggregate(expr) || is_call(expr, "grouping")
 }
 
 fn same(one: &Ident, other: &Ident) -> bool {

@@ -3,15 +3,14 @@
 
 use std::ops::ControlFlow;
 
+use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
-    DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LimitClause,
-    ObjectName, ObjectNamePart, Query, SetExpr, Statement, TableFactor, TimezoneInfo, TopQuantity,
-    Value, VisitMut, VisitorMut,
+    DataType, Expr, Ident, LimitClause, ObjectNamePart, Query, SetExpr, Statement, TableFactor,
+    TimezoneInfo, TopQuantity, VisitMut, VisitorMut,
 };
 
 use crate::replaced::replace;
-use crate::syntax::expression;
-use crate::syntax::normal;
+use crate::syntax::{arguments, expression, is_call, number};
 
 /// Puts such clauses and names as DataFusion knows them; whether there were any.
 pub(crate) fn in_known_words(statement: &mut Statement) -> bool {
@@ -75,17 +74,10 @@ fn decoded(expr: &Expr) -> Option<Expr> {
     let Expr::Function(call) = expr else {
         return None;
     };
-    let (FunctionArguments::List(list), true) = (
-        &call.args,
-        call.name.to_string().eq_ignore_ascii_case("decode"),
-    ) else {
+    if !is_call(expr, "decode") {
         return None;
-    };
-    let arguments = list.args.iter().map(|argument| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
-        _ => None,
-    });
-    let arguments: Vec<&Expr> = arguments.collect::<Option<_>>()?;
+    }
+    let arguments = arguments(call)?;
     let (value, [_, _, ..]) = arguments.split_first()? else {
         return None;
     };
@@ -118,9 +110,7 @@ impl VisitorMut for Dialect {
         {
             let limit = match quantity {
                 TopQuantity::Expr(expr) => expr.clone(),
-                TopQuantity::Constant(rows) => {
-                    Expr::Value(Value::Number(rows.to_string(), false).into())
-                }
+                TopQuantity::Constant(rows) => number(rows),
             };
             query.limit_clause = Some(LimitClause::LimitOffset {
                 limit: Some(limit),
@@ -132,6 +122,35 @@ impl VisitorMut for Dialect {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// The table function that planning failed for want of, where small letters are another name.
+pub(crate) fn missing(error: &DataFusionError) -> Option<String> {
+    let DataFusionError::Plan(message) = error.find_root() else {
+        return None;
+    };
+    let name = message.strip_prefix("table function '")?;
+    let (name, _) = name.split_once('\'')?;
+    (name != name.to_lowercase()).then(|| name.to_string())
+}
+
+/// Puts the name of a table function in small letters: DataFusion compares it letter by letter. Whether there was one.
+pub(crate) fn in_small_letters(statement: &mut Statement, name: &str) -> bool {
+    let mut names = Names {
+        name,
+        changed: false,
+    };
+    let _: ControlFlow<()> = VisitMut::visit(statement, &mut names);
+    names.changed
+}
+
+struct Names<'a> {
+    name: &'a str,
+    changed: bool,
+}
+
+impl VisitorMut for Names<'_> {
+    type Break = ();
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
         if let TableFactor::Table {
@@ -140,24 +159,15 @@ impl VisitorMut for Dialect {
             ..
         }
         | TableFactor::Function { name, .. } = table
+            && let [ObjectNamePart::Identifier(own)] = &mut name.0[..]
+            && own.quote_style.is_none()
+            && own.value == self.name
         {
-            self.changed |= in_small_letters(name);
+            *own = Ident::new(own.value.to_lowercase());
+            self.changed = true;
         }
         ControlFlow::Continue(())
     }
-}
-
-/// DataFusion compares the names of table functions letter by letter.
-fn in_small_letters(name: &mut ObjectName) -> bool {
-    let [ObjectNamePart::Identifier(own)] = &mut name.0[..] else {
-        return false;
-    };
-    let small = normal(own).into_owned();
-    let changes = own.quote_style.is_none() && small != own.value;
-    if changes {
-        *own = Ident::new(small);
-    }
-    changes
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, Value};
 
 use crate::replaced::{replace, replace_named};
-use crate::syntax::expression;
+use crate::syntax::{expression, literal, text};
 
 /// Puts the patterns of a statement in DataFusion's words; whether there was one.
 pub(crate) fn in_known_words(statement: &mut Statement) -> bool {
@@ -27,7 +27,7 @@ fn known(expr: &Expr) -> Option<Expr> {
                 Some(escape) => escape_of(&escape.value)?,
                 None => Some('\\'),
             };
-            let pattern = regular(&text(pattern)?, escape)?;
+            let pattern = regular(text(pattern)?, escape)?;
             let matched = Expr::BinaryOp {
                 left: Box::new(Expr::Nested(expr.clone())),
                 op: match negated {
@@ -135,23 +135,8 @@ fn part(expr: &Expr) -> Option<Expr> {
     else {
         return None;
     };
-    let pattern = text(pattern)?;
-    expression(&format!("(regexp_match({expr}, {}))[1]", literal(pattern)))
-}
-
-fn text(expr: &Expr) -> Option<String> {
-    match expr {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => Some(text.clone()),
-            _ => None,
-        },
-        Expr::Nested(inner) => text(inner),
-        _ => None,
-    }
-}
-
-fn literal(text: String) -> Expr {
-    Expr::Value(Value::SingleQuotedString(text).into())
+    let pattern = literal(text(pattern)?.to_string());
+    expression(&format!("(regexp_match({expr}, {pattern}))[1]"))
 }
 
 /// The character that ESCAPE names; none where that is empty. `None` where it is no such character.

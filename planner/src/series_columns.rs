@@ -10,15 +10,12 @@ use datafusion::sql::sqlparser::ast::{
     ObjectNamePart, Statement, TableAliasColumnDef, TableFactor, VisitMut, VisitorMut,
 };
 
-use crate::syntax::normal;
+use crate::syntax::{normal, schema_error};
 
 /// The column that planning found nowhere.
 pub(crate) fn missing(error: &DataFusionError) -> Option<String> {
-    match error.find_root() {
-        DataFusionError::SchemaError(error, _) => match error.as_ref() {
-            SchemaError::FieldNotFound { field, .. } => Some(field.name.clone()),
-            _ => None,
-        },
+    match schema_error(error)? {
+        SchemaError::FieldNotFound { field, .. } => Some(field.name.clone()),
         _ => None,
     }
 }

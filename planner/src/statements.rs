@@ -20,15 +20,23 @@ use crate::{
 /// Most changes of one statement: each is for another name.
 const MOST_CHANGES: usize = 32;
 
-/// The plan of a statement. Where names in it are ambiguous, that of the same with its sort keys apart ([`order_keys`]), with
-/// the outputs of set operations called as the first ones ([`branch_names`]) or those beside lists apart ([`unnest_names`]); where output
-/// columns bear one name, or aggregates differ in casts alone, with names of their own ([`output_names`], [`cast_arguments`]); where a
-/// series is called as its table, by that ([`series_columns`]); where outputs are named in others, with what they are ([`alias_reuse`]); where functions are called as other systems call them, with those that
-/// DataFusion has ([`synonyms`]); of joins with the nearest row ([`as_of`]), that with lateral ones; of rows that are sought in
-/// subqueries ([`row_subqueries`]), that with EXISTS; of products of intervals ([`interval_products`]), that with durations, or with a function of ours. What
-/// the parser or DataFusion reads otherwise than SQL says ([`distinct_from`], [`using_joins`], [`patterns`], [`time_formats`], [`interval_texts`],
-/// [`other_dialects`]), pivots ([`pivots`]), joins with
-/// NULL as a value ([`null_safe_joins`]), aggregates in sort keys ([`order_keys`]), and defaults of `lag` that are no constants ([`lag_defaults`]), are changed before.
+/// The plan of a statement, in other words where DataFusion lacks some.
+///
+/// Changed before it is planned, since DataFusion would answer what SQL does not say, or fail later: comparisons with `IS DISTINCT FROM`
+/// ([`distinct_from`]), defaults of `lag` that are no constants ([`lag_defaults`]), intervals with times of day ([`interval_texts`]), clauses
+/// and types of other dialects ([`other_dialects`]), pivots ([`pivots`]), joins `USING` columns ([`using_joins`]), patterns ([`patterns`]), joins
+/// with NULL as a value ([`null_safe_joins`]), sort keys that are aggregates ([`order_keys`]) and formats of times ([`time_formats`]).
+///
+/// Changed where planning fails:
+///
+/// | what DataFusion does not find a plan for | what is planned then |
+/// |---|---|
+/// | names that are ambiguous | sort keys ([`order_keys`]), outputs of set operations ([`branch_names`]) or those beside lists ([`unnest_names`]) with names of their own |
+/// | functions that it lacks | those that it has ([`synonyms`]); table functions in small letters ([`other_dialects`]) |
+/// | output columns of one name; aggregates that differ in casts alone | names of their own ([`output_names`], [`cast_arguments`]) |
+/// | columns that are not there | a series' by the name of its table ([`series_columns`]); what an output of the name is ([`alias_reuse`]) |
+/// | joins with the nearest row; rows that are sought in subqueries | lateral joins ([`as_of`]); EXISTS ([`row_subqueries`]) |
+/// | products of intervals | durations, or a function of ours ([`interval_products`]) |
 ///
 /// # Errors
 /// What DataFusion reports.
@@ -104,6 +112,8 @@ fn put_otherwise(statement: &mut DfStatement, error: &DataFusionError) -> bool {
                 || change(&|inner| alias_reuse::spelled_out(inner, &name))
                 || change(&|inner| synonyms::replace_name(inner, &name))
         })
+        || other_dialects::missing(error)
+            .is_some_and(|name| change(&|inner| other_dialects::in_small_letters(inner, &name)))
         || as_of::is_unsupported(error) && change(&as_of::as_lateral)
         || row_subqueries::is_unsupported(error) && change(&row_subqueries::as_exists)
 }

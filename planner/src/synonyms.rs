@@ -6,13 +6,12 @@ use std::ops::ControlFlow;
 
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
-    FunctionArguments, ObjectNamePart, Statement, Value, VisitMut, VisitorMut,
+    Expr, Function, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Statement,
+    Value, VisitMut, VisitorMut,
 };
 
 use crate::replaced::replace_named;
-use crate::syntax::expression;
-use crate::syntax::normal;
+use crate::syntax::{arguments, expression, is_call, literal, normal, text};
 
 /// The first argument where the second is greatest, and where it is least.
 const AT_MOST: &str =
@@ -155,16 +154,9 @@ pub(crate) fn unknown(error: &DataFusionError) -> Option<String> {
 /// Puts what the function is in the place of its calls; output columns are called as before. Whether there were any.
 pub(crate) fn replace(statement: &mut Statement, name: &str) -> bool {
     replace_named(statement, |expr| match expr {
-        Expr::Function(call) if is_call(call, name) => other(call, name),
+        Expr::Function(call) if is_call(expr, name) => other(call, name),
         _ => None,
     })
-}
-
-fn is_call(call: &Function, name: &str) -> bool {
-    match &call.name.0[..] {
-        [ObjectNamePart::Identifier(own)] => normal(own) == name,
-        _ => false,
-    }
 }
 
 /// What a call is; `None` where it has other arguments than are known, or clauses that have no place there.
@@ -172,17 +164,13 @@ fn other(call: &Function, name: &str) -> Option<Expr> {
     let FunctionArguments::List(list) = &call.args else {
         return None;
     };
-    let argument = |argument: &FunctionArg| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-        _ => None,
-    };
-    let arguments: Vec<Expr> = list.args.iter().map(argument).collect::<Option<_>>()?;
+    let arguments = arguments(call)?.into_iter().cloned();
+    let mut arguments: Vec<Expr> = arguments.collect();
     if let Some(moved) = moved_by_unit(name, &arguments) {
         return Some(moved);
     }
-    let mut arguments = arguments;
     if let ("date_diff" | "datediff", [unit, _, _]) = (name, &mut arguments[..]) {
-        *unit = string(unit_of(unit)?);
+        *unit = literal(unit_of(unit)?);
     }
     let mut synonyms = SYNONYMS.iter();
     let (.., text) =
@@ -223,19 +211,11 @@ fn moved_by_unit(name: &str, arguments: &[Expr]) -> Option<Expr> {
 fn unit_of(expr: &Expr) -> Option<String> {
     let name = match expr {
         Expr::Identifier(name) => normal(name).into_owned(),
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => text.to_lowercase(),
-            _ => return None,
-        },
-        _ => return None,
+        constant => text(constant)?.to_lowercase(),
     };
     name.bytes()
         .all(|b| b.is_ascii_alphabetic())
         .then_some(name)
-}
-
-fn string(text: String) -> Expr {
-    Expr::Value(Value::SingleQuotedString(text).into())
 }
 
 /// Puts the time in the place of a name that stands for it elsewhere; whether there was one.
@@ -251,7 +231,7 @@ pub(crate) fn replace_name(statement: &mut Statement, name: &str) -> bool {
         }
         // A word that the parser knows is a call without arguments.
         Expr::Function(call)
-            if matches!(call.args, FunctionArguments::None) && is_call(call, name) =>
+            if matches!(call.args, FunctionArguments::None) && is_call(expr, name) =>
         {
             expression(text)
         }

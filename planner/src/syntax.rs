@@ -5,8 +5,13 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
+use datafusion::common::SchemaError;
+use datafusion::error::DataFusionError;
 use datafusion::functions_aggregate::all_default_aggregate_functions;
-use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectNamePart, SelectItem, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart,
+    SelectItem, Value, Visit, Visitor,
+};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
@@ -40,6 +45,61 @@ pub(crate) fn normal(name: &Ident) -> Cow<'_, str> {
     }
 }
 
+/// What planning says of names, where it failed for them.
+pub(crate) fn schema_error(error: &DataFusionError) -> Option<&SchemaError> {
+    match error.find_root() {
+        DataFusionError::SchemaError(error, _) => Some(error),
+        _ => None,
+    }
+}
+
+/// A text constant.
+pub(crate) fn literal(text: String) -> Expr {
+    Expr::Value(Value::SingleQuotedString(text).into())
+}
+
+/// The text that a constant is.
+pub(crate) fn text(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => Some(text),
+            _ => None,
+        },
+        Expr::Nested(inner) => text(inner),
+        _ => None,
+    }
+}
+
+/// A number, such as an output's.
+pub(crate) fn number(number: impl ToString) -> Expr {
+    Expr::Value(Value::Number(number.to_string(), false).into())
+}
+
+/// The name of the function that is called, unless a schema is part of it.
+pub(crate) fn function_name(call: &Function) -> Option<Cow<'_, str>> {
+    match &call.name.0[..] {
+        [ObjectNamePart::Identifier(name)] => Some(normal(name)),
+        _ => None,
+    }
+}
+
+/// Is it a call of this function?
+pub(crate) fn is_call(expr: &Expr, name: &str) -> bool {
+    matches!(expr, Expr::Function(call) if function_name(call).is_some_and(|own| own == name))
+}
+
+/// The arguments of a call; `None` where one has a name or is no expression.
+pub(crate) fn arguments(call: &Function) -> Option<Vec<&Expr>> {
+    let FunctionArguments::List(list) = &call.args else {
+        return None;
+    };
+    let arguments = list.args.iter().map(|argument| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    });
+    arguments.collect()
+}
+
 /// An output column of this name, to the letter.
 pub(crate) fn named(expr: Expr, name: &str) -> SelectItem {
     let alias = quoted(name);
@@ -64,11 +124,9 @@ static AGGREGATES: LazyLock<HashSet<String>> = LazyLock::new(|| {
 
 /// Is it an aggregate, or a window's?
 pub(crate) fn is_aggregate(expr: &Expr) -> bool {
-    let Expr::Function(call) = expr else {
-        return false;
+    let name = match expr {
+        Expr::Function(call) => function_name(call),
+        _ => None,
     };
-    match &call.name.0[..] {
-        [ObjectNamePart::Identifier(name)] => AGGREGATES.contains(&*normal(name)),
-        _ => false,
-    }
+    name.is_some_and(|name| AGGREGATES.contains(&*name))
 }

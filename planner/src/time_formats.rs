@@ -3,12 +3,11 @@
 //! A format is in these words if it has no `%` and all its letters are words that are known here.
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart, Statement,
-    Value,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Statement, Value,
 };
 
 use crate::replaced::replace_named;
-use crate::syntax::normal;
+use crate::syntax::function_name;
 
 /// Functions whose further arguments are formats.
 const FUNCTIONS: [&str; 8] = [
@@ -58,16 +57,13 @@ const NAMES: [&str; 4] = ["FMMonth", "FMDay", "Mon", "Dy"];
 /// Puts such formats in the words of DataFusion; whether there was one.
 pub(crate) fn in_known_words(statement: &mut Statement) -> bool {
     replace_named(statement, |expr| match expr {
-        Expr::Function(call) if is_of_formats(call) => with_known_formats(call),
+        Expr::Function(call)
+            if function_name(call).is_some_and(|name| FUNCTIONS.contains(&&*name)) =>
+        {
+            with_known_formats(call)
+        }
         _ => None,
     })
-}
-
-fn is_of_formats(call: &Function) -> bool {
-    match &call.name.0[..] {
-        [ObjectNamePart::Identifier(name)] => FUNCTIONS.contains(&&*normal(name)),
-        _ => false,
-    }
 }
 
 fn with_known_formats(call: &Function) -> Option<Expr> {

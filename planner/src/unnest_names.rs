@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use crate::syntax::{named, normal, some};
+use crate::syntax::{is_call, named, some};
 
 /// How the names of their own begin.
 const OWN: &str = "__beside_";
@@ -52,7 +52,7 @@ fn apart(select: &Select) -> Option<SetExpr> {
             SelectItem::UnnamedExpr(expr) => (expr.clone(), name_of(expr)?.clone()),
             _ => return None,
         };
-        let unnested = some(&expr, is_unnest);
+        let unnested = some(&expr, |part| is_call(part, "unnest"));
         unnests |= unnested;
         if unnested || name_of(&expr).is_some_and(|own| own == &name) {
             outer.push(SelectItem::UnnamedExpr(Expr::Identifier(name)));
@@ -89,14 +89,6 @@ fn name_of(expr: &Expr) -> Option<&Ident> {
         Expr::CompoundIdentifier(names) => names.last(),
         _ => None,
     }
-}
-
-fn is_unnest(expr: &Expr) -> bool {
-    let Expr::Function(call) = expr else {
-        return false;
-    };
-    let name = call.name.0.last().and_then(|part| part.as_ident());
-    name.is_some_and(|name| normal(name) == "unnest")
 }
 
 #[cfg(test)]
