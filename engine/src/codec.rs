@@ -23,6 +23,7 @@ use warpline_planner::decorrelate::{LAST_KNOWN, ONE_ROW, last_known, one_row};
 use warpline_planner::interval_product::{self, interval_product};
 use warpline_planner::structs;
 use warpline_planner::{CpuOperator, PlacementReportExec, WarplineConfig};
+use warpline_planner::{age, ordered_set};
 
 use crate::device::Device;
 use crate::lossy::lost_in_encoding;
@@ -293,6 +294,7 @@ impl PhysicalExtensionCodec for WarplineCodec {
         match name {
             ONE_ROW => return Ok(one_row()),
             interval_product::NAME => return Ok(interval_product()),
+            age::NAME => return Ok(age::age()),
             _ => {}
         }
         if let Some(function) = structs::function(name) {
@@ -340,7 +342,10 @@ impl PhysicalExtensionCodec for WarplineCodec {
     }
 
     fn try_decode_udaf(&self, name: &str, buf: &[u8]) -> Result<Arc<AggregateUDF>> {
-        self.others.try_decode_udaf(name, buf)
+        match ordered_set::function(name) {
+            Some(function) => Ok(function),
+            None => self.others.try_decode_udaf(name, buf),
+        }
     }
 
     fn try_encode_udaf(&self, node: &AggregateUDF, buf: &mut Vec<u8>) -> Result<()> {

@@ -67,6 +67,7 @@ mod extension;
 pub mod fetch_first;
 mod fragments;
 mod guard;
+mod guarded;
 mod lossy;
 mod memory;
 mod memory_table;
@@ -113,7 +114,7 @@ pub use warpline_gpu::device::compiler::{
 };
 pub use warpline_gpu::device_batch::DeviceBatch;
 pub use warpline_planner::{
-    ByteSize, CpuOperator, PlacementReportExec, WarplineConfig, order_keys, statements,
+    ByteSize, CpuOperator, PlacementReportExec, WarplineConfig, statements, statements::order_keys,
 };
 /// Servers of the PostgreSQL protocol and Flight SQL over `DeviceEngine`.
 #[cfg(feature = "serve")]

@@ -28,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::extension::WarplineExt;
 use crate::fetch_first::as_limit;
 use crate::guard::guarded;
+use crate::guarded::GuardedPlanner;
 use crate::memory_table::MemoryTable;
 use crate::on_device::{self, RowsOnDevice};
 use crate::pin::Pins;
@@ -415,6 +416,7 @@ impl WarplineSessionBuilder {
                 .with_relation_planners(vec![Arc::new(RelationDependencies)])
                 .with_optimizer_rules(logical_rules::optimizer_rules())
                 .with_physical_optimizer_rules(physical_rules())
+                .with_query_planner(Arc::new(GuardedPlanner))
                 .with_default_features()
         };
         let state = builder(config.clone());

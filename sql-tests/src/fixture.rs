@@ -13,10 +13,10 @@ use datafusion::datasource::{MemTable, TableProvider};
 use datafusion::error::DataFusionError;
 use datafusion::prelude::ParquetReadOptions;
 use tokio::runtime::Runtime;
-use warpline::{DeviceChoice, QueryRun, WarplineSession};
-use warpline_tpch::QueryEngine;
+use warpline::{DeviceChoice, QueryRun, WarplineSession, statements};
 use warpline_tpch::runner::reference_answer;
 use warpline_tpch::verify::{self, Answer, Ordering};
+use warpline_tpch::{QueryEngine, TpchError};
 
 use crate::cut::{self, Cut, CutRun};
 
@@ -98,6 +98,7 @@ impl Fixture {
         let session = runtime
             .block_on(builder.open())
             .unwrap_or_else(|error| panic!("no session on {device}: {error}"));
+        statements::register_functions(session.reference());
         Self {
             runtime,
             session: Arc::new(session),
@@ -260,7 +261,7 @@ impl Fixture {
         let text = sql.to_string();
         let task = self
             .runtime
-            .spawn(async move { reference_answer(session.reference(), &text).await });
+            .spawn(async move { plain_answer(&session, &text).await });
         match self.runtime.block_on(task) {
             Ok(Ok((answer, ordering))) => Expected {
                 sql: sql.to_string(),
@@ -304,7 +305,7 @@ impl Fixture {
         let text = sql.to_string();
         // On a worker thread, whose stack is large; a test's own is not.
         let task = self.runtime.spawn(async move {
-            let reference = reference_answer(session.reference(), &text).await;
+            let reference = plain_answer(&session, &text).await;
             let found = session.run(&text).await;
             (reference, found)
         });
@@ -337,9 +338,7 @@ impl Fixture {
         let session = Arc::clone(&self.session);
         let text = sql.to_string();
         let task = self.runtime.spawn(async move {
-            let reference = reference_answer(session.reference(), &text)
-                .await
-                .map(|_| ());
+            let reference = plain_answer(&session, &text).await.map(|_| ());
             (reference, session.run(&text).await)
         });
         match self.runtime.block_on(task) {
@@ -361,6 +360,17 @@ impl Fixture {
         pretty_format_batches(&run.batches)
             .map_or_else(|error| error.to_string(), |text| text.to_string())
     }
+}
+
+/// The answer of plain DataFusion to a text in words that it has a plan for.
+async fn plain_answer(
+    session: &WarplineSession,
+    sql: &str,
+) -> Result<(Answer, Ordering), TpchError> {
+    let reference = session.reference();
+    // What is wrong with a text is said when it runs.
+    let plain = statements::plain_text(&reference.state(), sql).await;
+    reference_answer(reference, plain.as_deref().unwrap_or(sql)).await
 }
 
 /// What plain DataFusion answers.

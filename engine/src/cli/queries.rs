@@ -8,8 +8,7 @@ use datafusion::logical_expr::{LogicalPlan, Statement};
 use warpline::fetch_first::as_limit;
 use warpline::{Error, Result, WarplineSession, order_keys};
 use warpline_bench::folder;
-use warpline_planner::interval_product::interval_product;
-use warpline_planner::statements::{plain_text, plan_text};
+use warpline_planner::statements::{plain_text, plan_text, register_functions};
 use warpline_tpch::{QueryName, Subject, Task, TpchError};
 
 use super::args::QueriesArguments;
@@ -34,9 +33,8 @@ pub(super) async fn run(arguments: QueriesArguments) -> Result<ExitCode> {
     for statement in &setup {
         set_up(&session, statement).await?;
     }
-    // What a text may have become needs it.
     let reference = session.reference();
-    reference.register_udf(interval_product().as_ref().clone());
+    register_functions(reference);
     for task in &mut tasks {
         // What is wrong with a query is said when it runs.
         if let Ok(text) = plain_text(&reference.state(), &task.reference).await {

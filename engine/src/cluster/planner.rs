@@ -17,7 +17,6 @@ use datafusion::logical_expr::{
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::explain::ExplainExec;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
-use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion_distributed::{
     DistributedExec, DistributedExt, SessionStateBuilderExt, display_plan_ascii,
 };
@@ -29,6 +28,7 @@ use super::leaves;
 use super::whole;
 use super::workers::Workers;
 use crate::device::Device;
+use crate::guarded::GuardedPlanner;
 use crate::lossy::lost_in_encoding;
 use crate::rule::WarplineRule;
 
@@ -326,8 +326,7 @@ fn limited(plan: Arc<dyn ExecutionPlan>, options: &ConfigOptions) -> Arc<dyn Exe
 
 /// The plan for the session's own device: its rule is among those of the session.
 async fn placed(logical: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-    let planner = DefaultPhysicalPlanner::default();
-    planner.create_physical_plan(logical, session).await
+    GuardedPlanner.create_physical_plan(logical, session).await
 }
 
 /// What `EXPLAIN` shows, with a line more below the plan that runs.

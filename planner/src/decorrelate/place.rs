@@ -10,8 +10,8 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, Operator, Projection, Sort,
-    Window,
+    Aggregate, BinaryExpr, Distinct, DistinctOn, Expr, ExprSchemable, Filter, LogicalPlan,
+    Operator, Projection, Sort, Window,
 };
 
 use super::joins::{is_lateral, join_on_subqueries, lateral_join};
@@ -38,6 +38,7 @@ pub(super) fn node(plan: LogicalPlan, names: &Names) -> Result<Transformed<Logic
         LogicalPlan::Aggregate(aggregate) => aggregated(aggregate, names),
         LogicalPlan::Window(window) => windows(window, names),
         LogicalPlan::Sort(sort) => sorted(sort, names),
+        LogicalPlan::Distinct(Distinct::On(distinct)) => distinct_on(distinct, names),
         _ => Err(Stop::Not),
     };
     match made {
@@ -252,6 +253,19 @@ fn windows(window: &Window, names: &Names) -> Made<Option<LogicalPlan>> {
     }
     let made = LogicalPlan::Window(Window::try_new(calls, rows.plan)?);
     without_new(made, &window.schema.columns()).map(Some)
+}
+
+fn distinct_on(distinct: &DistinctOn, names: &Names) -> Made<Option<LogicalPlan>> {
+    let node = LogicalPlan::Distinct(Distinct::On(distinct.clone()));
+    let mut rows = Rows::new(Arc::clone(&distinct.input), names);
+    let outputs = renewed(&node, &distinct.select_expr, Place::Elsewhere, &mut rows)?;
+    if outputs == distinct.select_expr {
+        return Ok(None);
+    }
+    // What the schema says of names comes from the outputs, which kept theirs.
+    let on = distinct.on_expr.clone();
+    let made = DistinctOn::try_new(on, outputs, distinct.sort_expr.clone(), rows.plan)?;
+    Ok(Some(LogicalPlan::Distinct(Distinct::On(made))))
 }
 
 fn sorted(sort: &Sort, names: &Names) -> Made<Option<LogicalPlan>> {

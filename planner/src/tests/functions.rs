@@ -16,7 +16,7 @@ use warpline_gpu::expr::{Expr, Node};
 use super::{any_size, schema, session};
 use crate::fragment::FragmentPlanner;
 use crate::rel::expr::children;
-use crate::synonyms::SYNONYMS;
+use crate::statements::synonyms::SYNONYMS;
 use crate::translate::{Scope, translate};
 
 const PREFACE: &str = "\

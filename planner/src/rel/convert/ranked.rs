@@ -29,6 +29,7 @@ use warpline_gpu::pipeline::{AggregateCall, AggregateFunction};
 
 use super::aggregate::{self, Call};
 use super::grouping::Grouping;
+use crate::ordered_set;
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{all_of, as_column, binary, case, cast, is_not_null, is_true, same};
 use crate::rel::{Rel, RelRef};
@@ -78,6 +79,8 @@ enum Pick {
     Median,
     /// Where this share of the rows is before, between the two nearest rows.
     Percentile(f64),
+    /// The first one up to which there is this share of the rows, itself among them.
+    Discrete(f64),
     /// So many rows behind the first.
     FromStart(i64),
     /// So many rows before the last.
@@ -121,7 +124,9 @@ pub(super) fn call(
         true => without_cast(value),
         false => value,
     };
-    let order: Vec<OrderKey> = match by_value {
+    let is_discrete = matches!(pick, Pick::Discrete(_));
+    let unordered = is_discrete && call.order_bys().is_empty();
+    let order: Vec<OrderKey> = match by_value || unordered {
         true => vec![OrderKey::ascending(value.clone())],
         false => call
             .order_bys()
@@ -146,6 +151,9 @@ pub(super) fn call(
     }
     let approximate =
         call.fun().inner().is::<ApproxMedian>() || call.fun().inner().is::<ApproxPercentileCont>();
+    if is_discrete {
+        check_order(&value)?;
+    }
     if call.is_distinct() && (!by_value && !lists_all || approximate) {
         return refuse(format!("{name}(DISTINCT …) runs on the CPU"));
     }
@@ -160,7 +168,7 @@ pub(super) fn call(
         ));
     }
     let joins_text = matches!(&pick, Pick::All { delimiter, .. } if delimiter.is_some());
-    let skips_nulls = by_value || joins_text || call.ignore_nulls();
+    let skips_nulls = by_value || is_discrete || joins_text || call.ignore_nulls();
     let known = (skips_nulls && value.nullable).then(|| is_not_null(value.clone()));
     let filter = filter.filter(|filter| !is_true(filter));
     Ok(Some(RankedCall {
@@ -210,6 +218,13 @@ fn pick(call: &AggregateFunctionExpr, lists: &Cell<usize>) -> Result<Option<Pick
             true => 1.0 - share,
             false => share,
         })
+    } else if ordered_set::is_percentile(call.fun()) {
+        match constant(1) {
+            Some(ScalarValue::Float64(Some(share))) if (0.0..=1.0).contains(&share) => {
+                Pick::Discrete(share)
+            }
+            _ => return refuse(format!("{name} of such a share runs on the CPU")),
+        }
     } else if function.is::<FirstValue>() {
         Pick::FromStart(0)
     } else if function.is::<LastValue>() {
@@ -510,6 +525,7 @@ impl Picked {
                 let (lower, _, between) = percentile(&self.rows, share);
                 vec![lower.clone(), upper(lower, between)]
             }
+            Pick::Discrete(share) => vec![discrete(&self.rows, share)],
             Pick::FromStart(n) => vec![Expr::literal(ScalarValue::Int64(Some(n)))],
             Pick::FromEnd(n) => vec![less(n.saturating_add(1))],
             // The first one tells of them.
@@ -586,6 +602,27 @@ fn percentile(rows: &Expr, share: f64) -> (Expr, Expr, Expr) {
     (lower, index, between)
 }
 
+/// Of so many rows, which are some, the place of the first one up to which there is this share of them.
+fn discrete(rows: &Expr, share: f64) -> Expr {
+    let number = |n: i64| Expr::literal(ScalarValue::Int64(Some(n)));
+    if share == 0.0 {
+        return number(0);
+    }
+    let share = Expr::literal(ScalarValue::Float64(Some(share)));
+    let product = binary(BinaryOp::Multiply, share, cast(rows.clone(), FLOAT), FLOAT);
+    let lower = cast(product.clone(), DataType::Int64);
+    let whole = cast(lower.clone(), FLOAT);
+    let between = binary(BinaryOp::Lt, whole, product, DataType::Boolean);
+    let last = binary(
+        BinaryOp::Subtract,
+        lower.clone(),
+        number(1),
+        DataType::Int64,
+    );
+    // One more than are whole, counted from zero.
+    case(between, lower, last)
+}
+
 /// The place above `lower`, where there is something between.
 fn upper(lower: Expr, between: Expr) -> Expr {
     let one = Expr::literal(ScalarValue::Int64(Some(1)));
@@ -624,7 +661,7 @@ impl Value<'_> {
                 };
                 let value = match &call.pick {
                     Pick::All { .. } => column(*at),
-                    Pick::FromStart(_) | Pick::FromEnd(_) => value(0),
+                    Pick::Discrete(_) | Pick::FromStart(_) | Pick::FromEnd(_) => value(0),
                     Pick::Median => median(value(0), value(1), &column(at + 2))?,
                     Pick::Percentile(share) => {
                         interpolated(value(0), value(1), &column(at + 2), *share)

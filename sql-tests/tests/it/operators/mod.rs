@@ -10,6 +10,7 @@ mod computed;
 mod conditional;
 mod cpu;
 mod generated;
+mod guards;
 mod logic;
 mod math;
 mod numbers;

@@ -56,6 +56,11 @@ fn medians_and_percentiles() {
         "percentile_cont(0.9) WITHIN GROUP (ORDER BY k DESC)",
         "percentile_cont(z, 0.5)",
         "percentile_cont(arrow_cast(f, 'Float32'), 0.31)",
+        "percentile_disc(0.25) WITHIN GROUP (ORDER BY f)",
+        "percentile_disc(0.9) WITHIN GROUP (ORDER BY s DESC)",
+        "percentile_disc(0) WITHIN GROUP (ORDER BY d)",
+        "percentile_disc(1) WITHIN GROUP (ORDER BY x)",
+        "percentile_disc(z, 0.5)",
     ];
     check_all(&fixture(), each(&calls));
 }

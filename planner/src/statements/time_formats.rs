@@ -6,8 +6,8 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Statement, Value,
 };
 
-use crate::replaced::replace_named;
-use crate::syntax::function_name;
+use crate::statements::replaced::replace_named;
+use crate::statements::syntax::function_name;
 
 /// Functions whose further arguments are formats.
 const FUNCTIONS: [&str; 8] = [

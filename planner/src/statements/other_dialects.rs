@@ -5,18 +5,26 @@ use std::ops::ControlFlow;
 
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
-    DataType, Expr, Ident, LimitClause, ObjectNamePart, Query, SetExpr, Statement, TableFactor,
-    TimezoneInfo, TopQuantity, VisitMut, VisitorMut,
+    BinaryOperator, CreateTable, DataType, DateTimeField, DuplicateTreatment, Expr, FunctionArg,
+    FunctionArgExpr, FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, Query,
+    SetExpr, Statement, TableFactor, TimezoneInfo, TopQuantity, UnaryOperator, Value, VisitMut,
+    VisitorMut,
 };
 
-use crate::replaced::replace;
-use crate::syntax::{arguments, expression, is_call, number};
+use crate::statements::replaced::replace;
+use crate::statements::syntax::{
+    arguments, expression, is_call, literal, normal, number, quoted, text,
+};
 
 /// Puts such clauses and names as DataFusion knows them; whether there were any.
 pub(crate) fn in_known_words(statement: &mut Statement) -> bool {
     let mut dialect = Dialect { changed: false };
     let _: ControlFlow<()> = VisitMut::visit(statement, &mut dialect);
-    let values = replace(statement, |expr| converted(expr).or_else(|| decoded(expr)));
+    let values = replace(statement, |expr| {
+        let known = converted(expr).or_else(|| decoded(expr));
+        let known = known.or_else(|| by_bytes(expr)).or_else(|| of_all(expr));
+        known.or_else(|| spelled(expr))
+    });
     dialect.changed | values
 }
 
@@ -92,12 +100,106 @@ fn decoded(expr: &Expr) -> Option<Expr> {
     expression(&format!("CASE {} END", cases.join(" ")))
 }
 
+/// Operators, constants and parts of dates that DataFusion does not know.
+fn spelled(expr: &Expr) -> Option<Expr> {
+    match expr {
+        // Bits that differ from those of all ones.
+        Expr::UnaryOp {
+            op: UnaryOperator::BitwiseNot,
+            expr,
+        } => Some(Expr::Nested(Box::new(Expr::BinaryOp {
+            left: Box::new(Expr::Nested(expr.clone())),
+            op: BinaryOperator::BitwiseXor,
+            right: Box::new(expression("(-1)")?),
+        }))),
+        Expr::Value(value) => match &value.value {
+            Value::UnicodeStringLiteral(text) => Some(literal(text.clone())),
+            _ => None,
+        },
+        Expr::Extract { field, expr, .. } => {
+            let year = format!("extract(year FROM {expr})");
+            expression(&match field {
+                DateTimeField::Century => format!("CAST(ceil({year} / 100.0) AS INT)"),
+                DateTimeField::Millennium | DateTimeField::Millenium => {
+                    format!("CAST(ceil({year} / 1000.0) AS INT)")
+                }
+                DateTimeField::Decade => format!("CAST(floor({year} / 10.0) AS INT)"),
+                _ => return None,
+            })
+        }
+        // Weeks begin on Mondays.
+        Expr::Function(call) if is_call(expr, "week") => match arguments(call)?[..] {
+            [Expr::Identifier(day)] if normal(day) == "monday" => expression("week"),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// `s COLLATE "C"`: texts are compared by their bytes here.
+fn by_bytes(expr: &Expr) -> Option<Expr> {
+    let Expr::Collate { expr, collation } = expr else {
+        return None;
+    };
+    let [.., ObjectNamePart::Identifier(name)] = &collation.0[..] else {
+        return None;
+    };
+    let is_own = ["c", "posix", "ucs_basic", "binary", "c.utf-8", "c.utf8"]
+        .contains(&&*name.value.to_lowercase());
+    is_own.then(|| Expr::clone(expr))
+}
+
+/// `COUNT(DISTINCT a, b)`: of rows of values, none of which is NULL.
+fn of_all(expr: &Expr) -> Option<Expr> {
+    let Expr::Function(call) = expr else {
+        return None;
+    };
+    let FunctionArguments::List(list) = &call.args else {
+        return None;
+    };
+    let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
+    if !distinct || !is_call(expr, "count") {
+        return None;
+    }
+    let values = arguments(call)?;
+    if values.len() < 2 {
+        return None;
+    }
+    let texts: Vec<String> = values.iter().map(|value| format!("({value})")).collect();
+    let known: Vec<String> = texts.iter().map(|t| format!("{t} IS NOT NULL")).collect();
+    let row = format!(
+        "CASE WHEN {} THEN struct({}) END",
+        known.join(" AND "),
+        texts.join(", ")
+    );
+    let mut counted = call.clone();
+    if let FunctionArguments::List(list) = &mut counted.args {
+        list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(expression(
+            &row,
+        )?))];
+    }
+    Some(Expr::Function(counted))
+}
+
 struct Dialect {
     changed: bool,
 }
 
 impl VisitorMut for Dialect {
     type Break = ();
+
+    /// Tables made by statements live as long as the session here, as temporary ones do.
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<()> {
+        if let Statement::CreateTable(CreateTable {
+            temporary: temporary @ true,
+            ..
+        }) = statement
+        {
+            *temporary = false;
+            self.changed = true;
+        }
+        ControlFlow::Continue(())
+    }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         if let SetExpr::Select(select) = query.body.as_mut()
@@ -124,14 +226,60 @@ impl VisitorMut for Dialect {
     }
 }
 
-/// The table function that planning failed for want of, where small letters are another name.
+/// The table function that planning failed for want of.
 pub(crate) fn missing(error: &DataFusionError) -> Option<String> {
     let DataFusionError::Plan(message) = error.find_root() else {
         return None;
     };
     let name = message.strip_prefix("table function '")?;
     let (name, _) = name.split_once('\'')?;
-    (name != name.to_lowercase()).then(|| name.to_string())
+    Some(name.to_string())
+}
+
+/// Puts `FROM 'f.parquet'` in the place of `FROM read_parquet('f.parquet')`, DuckDB's functions for files of all kinds; whether there was one.
+/// Sessions that do not let statements open files refuse both.
+pub(crate) fn as_files(statement: &mut Statement, name: &str) -> bool {
+    let is_reader = [
+        "read_parquet",
+        "parquet_scan",
+        "read_csv",
+        "read_csv_auto",
+        "read_json",
+        "read_json_auto",
+    ]
+    .contains(&&*name.to_lowercase());
+    let mut files = Files {
+        changed: false,
+        name,
+    };
+    if is_reader {
+        let _: ControlFlow<()> = VisitMut::visit(statement, &mut files);
+    }
+    files.changed
+}
+
+struct Files<'a> {
+    name: &'a str,
+    changed: bool,
+}
+
+impl VisitorMut for Files<'_> {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, args, .. } = table
+            && let [ObjectNamePart::Identifier(own)] = &name.0[..]
+            && own.value == self.name
+            && let Some(arguments) = args
+            && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(file))] = &arguments.args[..]
+            && let Some(file) = text(file)
+        {
+            *name = ObjectName::from(vec![quoted(file)]);
+            *args = None;
+            self.changed = true;
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// Puts the name of a table function in small letters: DataFusion compares it letter by letter. Whether there was one.
@@ -162,6 +310,7 @@ impl VisitorMut for Names<'_> {
             && let [ObjectNamePart::Identifier(own)] = &mut name.0[..]
             && own.quote_style.is_none()
             && own.value == self.name
+            && own.value != own.value.to_lowercase()
         {
             *own = Ident::new(own.value.to_lowercase());
             self.changed = true;
@@ -195,6 +344,14 @@ mod tests {
             (
                 "SELECT max(n) AS m FROM (SELECT TOP (3) value AS n FROM Range(1, 9) ORDER BY value) s",
                 "SELECT 3 AS m",
+            ),
+            (
+                "SELECT ~5 AS a, U&'\\00e9' AS b, extract(century FROM DATE '2001-01-01') AS c, extract(decade FROM DATE '2019-01-01') AS d",
+                "SELECT -6 AS a, 'é' AS b, 21 AS c, 201 AS d",
+            ),
+            (
+                r#"SELECT count(DISTINCT a, b) AS n, min(b COLLATE "C") AS b FROM (VALUES (1, 'x'), (1, 'x'), (1, 'y'), (2, NULL)) t(a, b)"#,
+                "SELECT 2 AS n, 'x' AS b",
             ),
         ] {
             let found = answer(&context, written).await;

@@ -12,14 +12,123 @@ use datafusion::sql::sqlparser::ast::{
     Statement, TableAlias, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
-use crate::syntax::normal;
+use crate::statements::syntax::normal;
 
 /// Whether planning failed for such a join.
 pub(crate) fn is_unsupported(error: &DataFusionError) -> bool {
     matches!(error.find_root(), DataFusionError::NotImplemented(message)
         if message.starts_with("Unsupported JOIN operator AsOf"))
+}
+
+/// A text with DuckDB's joins with the nearest row, `a ASOF JOIN b ON a.k = b.k AND a.ts >= b.ts` and `ASOF LEFT JOIN`, as joins that are marked by
+/// a word for clusters; `None` where there are none, or some already bear it.
+pub(crate) fn marked(sql: &str) -> Option<String> {
+    let mut tokenizer = Tokenizer::new(&GenericDialect {}, sql).with_unescape(false);
+    let mut tokens = tokenizer.tokenize().ok()?;
+    let keyword = |token: &Token| match token {
+        Token::Word(word) => word.keyword,
+        _ => Keyword::NoKeyword,
+    };
+    let has = |wanted: Keyword| tokens.iter().any(|token| keyword(token) == wanted);
+    if !has(Keyword::ASOF) || has(Keyword::GLOBAL) || has(Keyword::MATCH_CONDITION) {
+        return None;
+    }
+    for token in &mut tokens {
+        if keyword(token) == Keyword::ASOF {
+            *token = Token::make_word("GLOBAL", None);
+        }
+    }
+    Some(tokens.iter().map(Token::to_string).collect())
+}
+
+/// Makes joins with the nearest row of those that are marked: one comparison of their conditions says which is nearest. An inner one keeps the
+/// mark. Whether there were any.
+pub(crate) fn by_marks(statement: &mut Statement) -> bool {
+    let mut marks = Marks { changed: false };
+    let _: ControlFlow<()> = VisitMut::visit(statement, &mut marks);
+    marks.changed
+}
+
+struct Marks {
+    changed: bool,
+}
+
+impl VisitorMut for Marks {
+    type Break = ();
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let tables = select.from.iter_mut();
+        for join in tables
+            .flat_map(|table| &mut table.joins)
+            .filter(|join| join.global)
+        {
+            let (is_inner, condition) = match &join.join_operator {
+                JoinOperator::Join(JoinConstraint::On(on))
+                | JoinOperator::Inner(JoinConstraint::On(on)) => (true, on),
+                JoinOperator::Left(JoinConstraint::On(on))
+                | JoinOperator::LeftOuter(JoinConstraint::On(on)) => (false, on),
+                _ => continue,
+            };
+            let Some((match_condition, constraint)) = nearest(condition) else {
+                continue;
+            };
+            join.global = is_inner;
+            join.join_operator = JoinOperator::AsOf {
+                match_condition,
+                constraint,
+            };
+            self.changed = true;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The one comparison of a conjunction that says which row is nearest, and the rest.
+fn nearest(condition: &Expr) -> Option<(Expr, JoinConstraint)> {
+    fn split<'a>(condition: &'a Expr, parts: &mut Vec<&'a Expr>) {
+        match condition {
+            Expr::Nested(inner) => split(inner, parts),
+            Expr::BinaryOp {
+                left,
+                op: BinaryOperator::And,
+                right,
+            } => {
+                split(left, parts);
+                split(right, parts);
+            }
+            part => parts.push(part),
+        }
+    }
+    let mut parts = Vec::new();
+    split(condition, &mut parts);
+    let compares = |part: &&Expr| {
+        use BinaryOperator::{Gt, GtEq, Lt, LtEq};
+        matches!(
+            part,
+            Expr::BinaryOp {
+                op: Gt | GtEq | Lt | LtEq,
+                ..
+            }
+        )
+    };
+    let (nearest, others): (Vec<&Expr>, Vec<&Expr>) = parts.into_iter().partition(compares);
+    let [nearest] = nearest[..] else {
+        return None;
+    };
+    let others = others
+        .into_iter()
+        .cloned()
+        .reduce(|left, right| Expr::BinaryOp {
+            left: Box::new(left),
+            op: BinaryOperator::And,
+            right: Box::new(right),
+        });
+    let constraint = others.map_or(JoinConstraint::None, JoinConstraint::On);
+    Some((nearest.clone(), constraint))
 }
 
 /// Makes lateral joins of such joins in a statement; whether there was one.
@@ -130,7 +239,10 @@ fn lateral(join: &Join, left: Option<&Ident>) -> Option<Join> {
             sample: None,
         },
         global: false,
-        join_operator: JoinOperator::LeftOuter(outside),
+        join_operator: match join.global {
+            true => JoinOperator::Inner(outside),
+            false => JoinOperator::LeftOuter(outside),
+        },
     })
 }
 
@@ -165,5 +277,40 @@ fn is_of(expr: &Expr, table: &Ident) -> bool {
             _ => false,
         },
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use datafusion::prelude::SessionContext;
+
+    use crate::Decorrelation;
+    use crate::statements::tests::answer;
+
+    #[tokio::test]
+    async fn joins_as_duckdb_writes_them() {
+        let context = SessionContext::new();
+        context.add_analyzer_rule(Arc::new(Decorrelation));
+        for create in [
+            "CREATE TABLE a AS SELECT column1 AS k, column2 AS t FROM (VALUES ('x', 5), ('x', 1), ('y', 9))",
+            "CREATE TABLE b AS SELECT column1 AS k, column2 AS t, column3 AS p FROM (VALUES ('x', 2, 10), ('x', 4, 20), ('y', 9, 30))",
+        ] {
+            answer(&context, create).await;
+        }
+        for (written, meant) in [
+            (
+                "SELECT a.k, a.t, b.p FROM a ASOF JOIN b ON a.k = b.k AND a.t >= b.t ORDER BY a.k, a.t",
+                "SELECT column1 AS k, column2 AS t, column3 AS p FROM (VALUES ('x', 5, 20), ('y', 9, 30))",
+            ),
+            (
+                "SELECT a.k, a.t, b.p FROM a ASOF LEFT JOIN b ON a.k = b.k AND a.t > b.t ORDER BY a.k, a.t",
+                "SELECT column1 AS k, column2 AS t, column3 AS p FROM (VALUES ('x', 1, NULL), ('x', 5, 20), ('y', 9, NULL))",
+            ),
+        ] {
+            let found = answer(&context, written).await;
+            assert_eq!(found, answer(&context, meant).await, "{written}");
+        }
     }
 }

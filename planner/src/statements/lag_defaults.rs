@@ -5,9 +5,9 @@ use datafusion::sql::sqlparser::ast::{
     NullTreatment, Statement,
 };
 
-use crate::replaced::replace_named;
-use crate::syntax::expression;
-use crate::syntax::{function_name, some};
+use crate::statements::replaced::replace_named;
+use crate::statements::syntax::expression;
+use crate::statements::syntax::{function_name, some};
 
 /// Puts a CASE in the place of such calls; output columns are called as before. Whether there were any.
 pub(crate) fn as_cases(statement: &mut Statement) -> bool {

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use crate::syntax::{is_call, named, some};
+use crate::statements::syntax::{is_call, named, some};
 
 /// How the names of their own begin.
 const OWN: &str = "__beside_";

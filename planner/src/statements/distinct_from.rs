@@ -2,7 +2,7 @@
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement};
 
-use crate::replaced::replace;
+use crate::statements::replaced::replace;
 
 /// Ends such comparisons before AND and OR, in parentheses; whether there was one. What stands around them is still as it was
 /// read: the text of the statement has to be read again.

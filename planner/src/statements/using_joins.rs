@@ -13,8 +13,8 @@ use datafusion::sql::sqlparser::ast::{
     WildcardAdditionalOptions,
 };
 
-use crate::syntax::expression;
-use crate::syntax::normal;
+use crate::statements::syntax::expression;
+use crate::statements::syntax::normal;
 
 /// Names such columns by tables in all queries of a statement that need it; whether any did.
 pub(crate) fn by_tables(statement: &mut Statement) -> bool {

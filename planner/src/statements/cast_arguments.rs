@@ -11,9 +11,9 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Statement, visit_expressions,
 };
 
-use crate::output_names::bare;
-use crate::replaced::replace_named;
-use crate::syntax::{expression, is_aggregate, schema_error};
+use crate::statements::output_names::bare;
+use crate::statements::replaced::replace_named;
+use crate::statements::syntax::{expression, is_aggregate, schema_error};
 
 /// Whether planning failed with two columns of one name.
 pub(crate) fn is_repeated(error: &DataFusionError) -> bool {

@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Select, SelectItem, Statement, VisitMut, VisitorMut, visit_expressions_mut,
 };
 
-use crate::syntax::{named, some};
+use crate::statements::syntax::{named, some};
 
 /// Puts `other` in the place of each expression that it has one for, parts before what they are of; whether there were any.
 pub(crate) fn replace(statement: &mut Statement, other: impl Fn(&Expr) -> Option<Expr>) -> bool {

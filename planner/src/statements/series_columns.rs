@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     ObjectNamePart, Statement, TableAliasColumnDef, TableFactor, VisitMut, VisitorMut,
 };
 
-use crate::syntax::{normal, schema_error};
+use crate::statements::syntax::{normal, schema_error};
 
 /// The column that planning found nowhere.
 pub(crate) fn missing(error: &DataFusionError) -> Option<String> {

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, JoinConstraint, Select, Statement, VisitMut, VisitorMut,
 };
 
-use crate::using_joins::constraint;
+use crate::statements::using_joins::constraint;
 
 /// Puts IS NOT DISTINCT FROM in the place of such comparisons in conditions of joins; whether there was one.
 pub(crate) fn as_comparisons(statement: &mut Statement) -> bool {

@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, ExprWithAlias, Ident, NullInclusion, PivotValueSource, SetExpr, Statement, TableFactor,
-    Value, VisitMut, VisitorMut, visit_expressions,
+    Expr, ExprWithAlias, Ident, NullInclusion, PivotValueSource, Statement, TableAlias,
+    TableFactor, Value, VisitMut, VisitorMut, visit_expressions,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::Parser;
+
+use crate::statements::syntax::derived;
 
 /// Puts queries in the place of such tables; whether there were any.
 pub(crate) fn as_queries(statement: &mut Statement) -> bool {
@@ -75,7 +75,7 @@ fn pivoted(table: &TableFactor) -> Option<TableFactor> {
         used.join(", "),
         outputs.join(", ")
     );
-    derived(&text, alias.as_ref().map(ToString::to_string))
+    derived(&text, &alias_or(alias.as_ref()))
 }
 
 fn unpivoted(table: &TableFactor) -> Option<TableFactor> {
@@ -105,7 +105,7 @@ fn unpivoted(table: &TableFactor) -> Option<TableFactor> {
         names.join(", "),
         values.join(", ")
     );
-    derived(&text, alias.as_ref().map(ToString::to_string))
+    derived(&text, &alias_or(alias.as_ref()))
 }
 
 /// The columns that an expression names, as it writes them.
@@ -140,23 +140,17 @@ fn named(of: &ExprWithAlias) -> Option<String> {
     })
 }
 
+/// How the table is called.
+fn alias_or(alias: Option<&TableAlias>) -> String {
+    alias.map_or_else(|| "__pivoted".to_string(), ToString::to_string)
+}
+
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 fn text_of(value: &str) -> String {
     format!("'{}'", value.replace('\'', "''"))
-}
-
-/// The table that a query is.
-fn derived(query: &str, alias: Option<String>) -> Option<TableFactor> {
-    let alias = alias.unwrap_or_else(|| "__pivoted".to_string());
-    let text = format!("SELECT * FROM ({query}) {alias}");
-    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(&text).ok()?;
-    let SetExpr::Select(mut select) = *parser.parse_query().ok()?.body else {
-        return None;
-    };
-    Some(select.from.pop()?.relation)
 }
 
 #[cfg(test)]

@@ -1,4 +1,35 @@
-//! Plans of statements, also of those with names or joins that DataFusion has no plan for as they are written.
+//! Plans of statements, also of those with names or joins that DataFusion has no plan for as they are written: a module for each kind of
+//! words that are put otherwise.
+
+pub mod alias_reuse;
+pub mod as_of;
+pub mod branch_names;
+pub mod cast_arguments;
+pub mod distinct_from;
+pub mod ignored;
+pub mod interval_products;
+pub mod interval_texts;
+pub mod lag_defaults;
+pub mod named_windows;
+pub mod null_safe_joins;
+pub mod order_keys;
+pub mod other_dialects;
+pub mod output_names;
+pub mod patterns;
+pub mod pivots;
+mod replaced;
+pub mod row_lists;
+pub mod row_subqueries;
+pub mod rows;
+pub mod series_columns;
+pub mod synonyms;
+mod syntax;
+pub mod ties;
+pub mod time_constants;
+pub mod time_formats;
+pub mod unnest_names;
+pub mod using_joins;
+pub mod with_names;
 
 use std::borrow::Cow;
 
@@ -6,36 +37,47 @@ use datafusion::config::Dialect;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::{CopyToSource, CopyToStatement, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::Statement;
 
 use crate::interval_product::interval_product;
-use crate::{
-    alias_reuse, as_of, branch_names, cast_arguments, distinct_from, interval_products,
-    interval_texts, lag_defaults, null_safe_joins, order_keys, other_dialects, output_names,
-    patterns, pivots, row_subqueries, series_columns, synonyms, time_formats, unnest_names,
-    using_joins,
-};
+use crate::{age, ordered_set};
 
 /// Most changes of one statement: each is for another name.
 const MOST_CHANGES: usize = 32;
 
 /// The plan of a statement, in other words where DataFusion lacks some.
 ///
-/// Changed before it is planned, since DataFusion would answer what SQL does not say, or fail later: comparisons with `IS DISTINCT FROM`
-/// ([`distinct_from`]), defaults of `lag` that are no constants ([`lag_defaults`]), intervals with times of day ([`interval_texts`]), clauses
-/// and types of other dialects ([`other_dialects`]), pivots ([`pivots`]), joins `USING` columns ([`using_joins`]), patterns ([`patterns`]), joins
-/// with NULL as a value ([`null_safe_joins`]), sort keys that are aggregates ([`order_keys`]) and formats of times ([`time_formats`]).
+/// Changed before it is planned, since DataFusion would answer what SQL does not say, or fail later:
+///
+/// | what is written | what is planned |
+/// |---|---|
+/// | comparisons with `IS DISTINCT FROM`, before AND and OR | as SQL reads them ([`distinct_from`]) |
+/// | clauses that DataFusion leaves out | others, or none: it is refused ([`ignored`]) |
+/// | `WITH TIES`, percents of rows | conditions of places in the order ([`ties`]) |
+/// | series and lists of the rows beside them, and their places | lateral subqueries ([`row_lists`]) |
+/// | windows that build on others | whole windows ([`named_windows`]) |
+/// | comparisons of rows | those of their values ([`rows`]) |
+/// | defaults of `lag` that are no constants | CASE ([`lag_defaults`]) |
+/// | intervals with times of day | intervals in words ([`interval_texts`]) |
+/// | clauses and types of other dialects | their own ([`other_dialects`]) |
+/// | pivots | groups, and lists taken apart ([`pivots`]) |
+/// | joins `USING` columns, and with NULL as a value | conditions ([`using_joins`], [`null_safe_joins`]) |
+/// | patterns and formats | DataFusion's ([`patterns`], [`time_formats`]) |
+/// | sort keys that are aggregates | outputs by their numbers ([`order_keys`]) |
 ///
 /// Changed where planning fails:
 ///
 /// | what DataFusion does not find a plan for | what is planned then |
 /// |---|---|
 /// | names that are ambiguous | sort keys ([`order_keys`]), outputs of set operations ([`branch_names`]) or those beside lists ([`unnest_names`]) with names of their own |
-/// | functions that it lacks | those that it has ([`synonyms`]); table functions in small letters ([`other_dialects`]) |
+/// | tables in WITH that are called as one around | names of their own ([`with_names`]) |
+/// | functions that it lacks | those that it has ([`synonyms`]); table functions in small letters, files by their names ([`other_dialects`]) |
 /// | output columns of one name; aggregates that differ in casts alone | names of their own ([`output_names`], [`cast_arguments`]) |
 /// | columns that are not there | a series' by the name of its table ([`series_columns`]); what an output of the name is ([`alias_reuse`]) |
 /// | joins with the nearest row; rows that are sought in subqueries | lateral joins ([`as_of`]); EXISTS ([`row_subqueries`]) |
+/// | times of day that count in other units | constants in these ([`time_constants`]) |
 /// | products of intervals | durations, or a function of ours ([`interval_products`]) |
 ///
 /// # Errors
@@ -55,6 +97,12 @@ async fn planned(
         statement = parsed(&state, &statement.to_string())?;
     }
     for change in [
+        ignored::heeded,
+        ties::by_places,
+        row_lists::as_subqueries,
+        named_windows::spelled_out,
+        named_windows::of_moving_frames,
+        rows::as_comparisons,
         lag_defaults::as_cases,
         interval_texts::in_words,
         other_dialects::in_known_words,
@@ -67,12 +115,14 @@ async fn planned(
     ] {
         changed(&mut statement, &change);
     }
-    let mut durations = false;
+    ignored::refuse(&state, &statement)?;
+    // What types do not fit in conditions is found out when the plan is analysed.
+    let mut doubtful = interval_products::is_in(&statement) || time_constants::are_in(&statement);
     for _ in 0..MOST_CHANGES {
         let mut again = statement.clone();
         let error = match state.statement_to_plan(statement).await {
             Err(error) => error,
-            Ok(plan) => match durations.then(|| refused(&state, &plan)).flatten() {
+            Ok(plan) => match doubtful.then(|| refused(&state, &plan)).flatten() {
                 Some(error) => error,
                 None => return Ok((plan, again)),
             },
@@ -80,13 +130,12 @@ async fn planned(
         if interval_products::is_unsupported(&error)
             && changed(&mut again, &interval_products::as_durations)
         {
-            durations = true;
+            doubtful = true;
         } else if interval_products::is_no_duration(&error)
             && changed(&mut again, &interval_products::as_intervals)
         {
-            // No other statement knows the function.
             state.to_mut().register_udf(interval_product())?;
-        } else if !put_otherwise(&mut again, &error) {
+        } else if !put_otherwise(&mut again, &error) && !registered(&mut state, &error)? {
             return Err(error);
         }
         statement = again;
@@ -102,8 +151,10 @@ fn put_otherwise(statement: &mut DfStatement, error: &DataFusionError) -> bool {
         && (change(&order_keys::set_apart)
             || change(&branch_names::as_the_first)
             || change(&unnest_names::set_apart))
-        || synonyms::unknown(error)
-            .is_some_and(|name| change(&|inner| synonyms::replace(inner, &name)))
+        || synonyms::unknown(error).is_some_and(|name| {
+            name == age::NAME && change(&synonyms::parts_of_ages)
+                || change(&|inner| synonyms::replace(inner, &name))
+        })
         || output_names::repeated(error)
             .is_some_and(|name| change(&|inner| output_names::set_apart(inner, &name)))
         || cast_arguments::is_repeated(error) && change(&cast_arguments::set_apart)
@@ -112,17 +163,40 @@ fn put_otherwise(statement: &mut DfStatement, error: &DataFusionError) -> bool {
                 || change(&|inner| alias_reuse::spelled_out(inner, &name))
                 || change(&|inner| synonyms::replace_name(inner, &name))
         })
-        || other_dialects::missing(error)
-            .is_some_and(|name| change(&|inner| other_dialects::in_small_letters(inner, &name)))
+        || other_dialects::missing(error).is_some_and(|name| {
+            change(&|inner| other_dialects::in_small_letters(inner, &name))
+                || change(&|inner| other_dialects::as_files(inner, &name))
+        })
+        || time_constants::coarser(error)
+            .is_some_and(|unit| change(&|inner| time_constants::in_units(inner, unit)))
+        || with_names::repeated(error)
+            .is_some_and(|name| change(&|inner| with_names::set_apart(inner, &name)))
         || as_of::is_unsupported(error) && change(&as_of::as_lateral)
         || row_subqueries::is_unsupported(error) && change(&row_subqueries::as_exists)
 }
 
-/// Why types do not fit in a plan with durations that stand for intervals: that is found out when it is analysed.
+/// Whether a function that is missing is one of ours, which no other statement knows then.
+fn registered(state: &mut Cow<'_, SessionState>, error: &DataFusionError) -> Result<bool> {
+    let Some(name) = synonyms::unknown(error) else {
+        return Ok(false);
+    };
+    if name == age::NAME {
+        state.to_mut().register_udf(age::age())?;
+    } else if let Some(function) = ordered_set::function(&name) {
+        state.to_mut().register_udaf(function)?;
+    } else {
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// Why types do not fit in a plan with intervals or times of day.
 fn refused(state: &SessionState, plan: &LogicalPlan) -> Option<DataFusionError> {
     let analyzer = state.analyzer();
     let analysed = analyzer.execute_and_check(plan.clone(), state.config_options(), |_, _| {});
-    analysed.err().filter(interval_products::is_no_duration)
+    analysed.err().filter(|error| {
+        interval_products::is_no_duration(error) || time_constants::coarser(error).is_some()
+    })
 }
 
 /// What a text says. What DataFusion's own dialect does not know (`WITH x AS MATERIALIZED (…)`, `a # b`) may be PostgreSQL's or DuckDB's,
@@ -136,10 +210,19 @@ pub fn parsed(state: &SessionState, sql: &str) -> Result<DfStatement> {
     if own.is_ok() || dialect != Dialect::Generic {
         return own;
     }
-    [Dialect::PostgreSQL, Dialect::DuckDB]
-        .iter()
-        .find_map(|dialect| state.sql_to_statement(sql, dialect).ok())
-        .map_or(own, Ok)
+    let others = [Dialect::PostgreSQL, Dialect::DuckDB].iter();
+    let mut others = others.filter_map(|dialect| state.sql_to_statement(sql, dialect).ok());
+    if let Some(other) = others.next() {
+        return Ok(other);
+    }
+    // DuckDB's joins with the nearest row are no part of what is read as its own.
+    if let Some(marked) = as_of::marked(sql)
+        && let Ok(mut statement) = state.sql_to_statement(&marked, &dialect)
+        && changed(&mut statement, &as_of::by_marks)
+    {
+        return Ok(statement);
+    }
+    own
 }
 
 /// As [`plan`], of a text.
@@ -150,7 +233,17 @@ pub async fn plan_text(state: &SessionState, sql: &str) -> Result<LogicalPlan> {
     plan(state, parsed(state, sql)?).await
 }
 
-/// A text as DataFusion itself has a plan for it.
+/// Makes the functions known that statements may be put in: what [`plain_text`] gives may need them.
+pub fn register_functions(context: &SessionContext) {
+    for function in [interval_product(), age::age()] {
+        context.register_udf(function.as_ref().clone());
+    }
+    for function in ordered_set::functions() {
+        context.register_udaf(function.as_ref().clone());
+    }
+}
+
+/// A text as DataFusion itself has a plan for it, with the functions of [`register_functions`].
 ///
 /// # Errors
 /// As [`plan`].
@@ -167,6 +260,17 @@ fn changed(statement: &mut DfStatement, change: &dyn Fn(&mut Statement) -> bool)
     match statement {
         DfStatement::Statement(statement) => change(statement),
         DfStatement::Explain(explain) => changed(&mut explain.statement, change),
+        DfStatement::CopyTo(CopyToStatement {
+            source: CopyToSource::Query(query),
+            ..
+        }) => {
+            let mut inner = Statement::Query(query.clone());
+            let changes = change(&mut inner);
+            if let Statement::Query(inner) = inner {
+                *query = inner;
+            }
+            changes
+        }
         _ => false,
     }
 }

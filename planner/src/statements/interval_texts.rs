@@ -2,8 +2,8 @@
 
 use datafusion::sql::sqlparser::ast::{Expr, Interval, Statement};
 
-use crate::replaced::replace_named;
-use crate::syntax::{expression, text};
+use crate::statements::replaced::replace_named;
+use crate::statements::syntax::{expression, text};
 
 /// Puts the hours of such intervals in words; whether there was one.
 pub(crate) fn in_words(statement: &mut Statement) -> bool {

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Query, Select, SelectItem, SetExpr, Statement, Value, VisitMut, VisitorMut,
 };
 
-use crate::syntax::{named, normal};
+use crate::statements::syntax::{named, normal};
 
 /// The names that two expressions of a projection share, if planning failed with that: as it says both, of columns without their
 /// table's.

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Query, Select, Statement, VisitMut, VisitorMut,
 };
 
-use crate::syntax::expression;
+use crate::statements::syntax::expression;
 
 /// Whether planning failed for such a condition.
 pub(crate) fn is_unsupported(error: &DataFusionError) -> bool {

@@ -3,14 +3,19 @@
 //! Of spans without months it is a duration, `n` times as many nanoseconds, which is added to timestamps as the interval would be. To
 //! dates no duration is added: for these, and of months, it is an interval, by a function of ours ([`crate::interval_product`]).
 
+use std::ops::ControlFlow;
+
 use arrow::compute::kernels::cast_utils::parse_interval_month_day_nano;
 use arrow::datatypes::IntervalMonthDayNano;
 use datafusion::error::DataFusionError;
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Interval, Statement, Value};
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Interval, Statement, Value, visit_expressions,
+};
 
 use crate::interval_product::NAME;
-use crate::replaced::replace;
-use crate::syntax::{arguments, expression, is_call, text};
+use crate::statements::replaced::replace;
+use crate::statements::syntax::{arguments, expression, is_call, text};
 
 const NANOSECONDS_A_DAY: i64 = 86_400_000_000_000;
 
@@ -21,6 +26,22 @@ const DURATION: &str = "Duration(ns)";
 pub(crate) fn is_unsupported(error: &DataFusionError) -> bool {
     matches!(error.find_root(), DataFusionError::Plan(message)
         if message.starts_with("Cannot get result type for temporal operation"))
+}
+
+/// Whether there may be such a product: an interval beside a multiplication or division.
+pub(crate) fn is_in(statement: &DfStatement) -> bool {
+    let DfStatement::Statement(statement) = statement else {
+        return false;
+    };
+    let found = visit_expressions(statement.as_ref(), |expr| match expr {
+        Expr::BinaryOp {
+            left,
+            op: BinaryOperator::Multiply | BinaryOperator::Divide,
+            right,
+        } if constant(left).is_some() || constant(right).is_some() => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 /// Puts durations in the place of such products; whether there was one.

@@ -10,8 +10,8 @@ use datafusion::sql::sqlparser::ast::{
     Value, VisitMut, VisitorMut,
 };
 
-use crate::replaced::replace_named;
-use crate::syntax::{arguments, expression, is_call, literal, normal, text};
+use crate::statements::replaced::replace_named;
+use crate::statements::syntax::{arguments, expression, is_call, literal, normal, text};
 
 /// The first argument where the second is greatest, and where it is least.
 const AT_MOST: &str =
@@ -38,8 +38,9 @@ const DIFFERENCE: &str = "CASE lower($1) \
          END";
 
 /// A name, how many arguments, and what it is of these. `DISTINCT`, `FILTER`, `OVER` and an order are those of the call.
-pub(crate) const SYNONYMS: [(&str, usize, &str); 81] = [
+pub(crate) const SYNONYMS: [(&str, usize, &str); 87] = [
     ("add_months", 2, "$1 + $2 * INTERVAL '1 month'"),
+    ("age", 1, "age(CAST(current_date() AS TIMESTAMP), $1)"),
     ("approx_count_distinct", 1, "approx_distinct($1)"),
     ("approx_percentile", 2, "approx_percentile_cont($1, $2)"),
     ("approx_quantile", 2, "approx_percentile_cont($1, $2)"),
@@ -61,12 +62,19 @@ pub(crate) const SYNONYMS: [(&str, usize, &str); 81] = [
     ("dayofmonth", 1, "date_part('day', $1)"),
     ("dayofweek", 1, "date_part('dow', $1)"),
     ("dayofyear", 1, "date_part('doy', $1)"),
+    ("div", 2, "($1 - $1 % $2) / $2"),
     ("div0", 2, "CASE WHEN $2 = 0 THEN 0 ELSE $1 / $2 END"),
     ("endswith", 2, "ends_with($1, $2)"),
     ("epoch", 1, "date_part('epoch', $1)"),
     ("every", 1, "bool_and($1)"),
     ("first", 1, "first_value($1)"),
     ("gen_random_uuid", 0, "uuid()"),
+    (
+        "generate_date_array",
+        2,
+        "generate_series($1, $2, INTERVAL '1 day')",
+    ),
+    ("generate_date_array", 3, "generate_series($1, $2, $3)"),
     ("getdate", 0, "now()"),
     ("group_concat", 1, "string_agg($1, ',')"),
     ("group_concat", 2, "string_agg($1, $2)"),
@@ -98,6 +106,7 @@ pub(crate) const SYNONYMS: [(&str, usize, &str); 81] = [
     ("percentile_approx", 2, "approx_percentile_cont($1, $2)"),
     ("quantile_cont", 2, "percentile_cont($1, $2)"),
     ("quarter", 1, "date_part('quarter', $1)"),
+    ("regexp_contains", 2, "regexp_like($1, $2)"),
     ("regexp_extract", 2, WHOLE_MATCH),
     (
         "regexp_extract",
@@ -110,6 +119,7 @@ pub(crate) const SYNONYMS: [(&str, usize, &str); 81] = [
     ("second", 1, "date_part('second', $1)"),
     ("sign", 1, "signum($1)"),
     ("space", 1, "repeat(' ', $1)"),
+    ("split", 2, "string_to_array($1, $2)"),
     ("square", 1, "$1 * $1"),
     ("startswith", 2, "starts_with($1, $2)"),
     ("str_split", 2, "string_to_array($1, $2)"),
@@ -149,6 +159,52 @@ pub(crate) fn unknown(error: &DataFusionError) -> Option<String> {
         .strip_prefix("Invalid function '")?
         .split_once('\'')?;
     Some(name.to_lowercase())
+}
+
+/// Puts the years and months of `age(a, b)` as differences of years and months, which need no interval; whether there were any.
+pub(crate) fn parts_of_ages(statement: &mut Statement) -> bool {
+    replace_named(statement, |expr| {
+        let (part, age) = match expr {
+            Expr::Extract { field, expr, .. } => (field.to_string().to_lowercase(), expr.as_ref()),
+            Expr::Function(call) if is_call(expr, "date_part") => match arguments(call)?[..] {
+                [part, age] => (text(part)?.to_lowercase(), age),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let Expr::Function(call) = age else {
+            return None;
+        };
+        if !is_call(age, "age") {
+            return None;
+        }
+        let of_time = |expr: &Expr| format!("CAST(({expr}) AS TIMESTAMP)");
+        let today = || "CAST(current_date() AS TIMESTAMP)".to_string();
+        let (later, earlier) = match arguments(call)?[..] {
+            [later, earlier] => (of_time(later), of_time(earlier)),
+            [earlier] => (today(), of_time(earlier)),
+            _ => return None,
+        };
+        let months = format!(
+            "CASE WHEN {later} >= {earlier} THEN {} ELSE -{} END",
+            full_months(&later, &earlier),
+            full_months(&earlier, &later)
+        );
+        let text = match &*part {
+            "year" => format!("CAST(({months}) / 12 AS INT)"),
+            "month" => format!("CAST(({months}) % 12 AS INT)"),
+            _ => return None,
+        };
+        expression(&text)
+    })
+}
+
+/// The months from a time to one that is not before it, none of them in part.
+fn full_months(later: &str, earlier: &str) -> String {
+    format!(
+        "((date_part('year', {later}) - date_part('year', {earlier})) * 12 + date_part('month', {later}) - date_part('month', {earlier}) \
+         - CASE WHEN {later} - date_trunc('month', {later}) < {earlier} - date_trunc('month', {earlier}) THEN 1 ELSE 0 END)"
+    )
 }
 
 /// Puts what the function is in the place of its calls; output columns are called as before. Whether there were any.
@@ -317,7 +373,7 @@ mod tests {
                 "count_if" | "countif" | "every" => &["b"],
                 "charindex" | "locate" => &["'b'", "s"],
                 "mid" => &["s", "2", "2"],
-                "mod" => &["n", "3"],
+                "mod" | "div" => &["n", "3"],
                 "isnull" | "zeroifnull" | "sign" | "ceiling" => &["n", "7"],
                 "space" => &["abs(n)"],
                 "arg_max" | "arg_min" | "max_by" | "min_by" => &["s", "n"],
@@ -329,7 +385,12 @@ mod tests {
                 "variance" | "variance_pop" | "variance_samp" | "first" | "last" => &["n"],
                 "approx_count_distinct" | "lcase" | "len" | "strlen" | "ucase" => &["s"],
                 "regexp_extract" | "regexp_substr" => &["s", "'[a-n](ñ*)'", "1"],
-                "str_split" | "string_split" => &["s", "'ñ'"],
+                "str_split" | "string_split" | "split" | "regexp_contains" => &["s", "'ñ'"],
+                "generate_date_array" => &[
+                    "DATE '2024-02-01'",
+                    "DATE '2024-02-09'",
+                    "INTERVAL '3 days'",
+                ],
                 "time_bucket" => &["INTERVAL '1 day'", "d"],
                 "group_concat" | "listagg" => &["s", "'-'"],
                 _ => &["d"],

@@ -17,7 +17,9 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use crate::syntax::{is_aggregate, is_call, named, normal, number, quoted, schema_error, some};
+use crate::statements::syntax::{
+    is_aggregate, is_call, named, normal, number, quoted, schema_error, some,
+};
 
 /// Whether planning failed with names that are ambiguous.
 pub(crate) fn is_ambiguous(error: &DataFusionError) -> bool {
@@ -93,14 +95,14 @@ fn apart(statement: &mut Statement, clashes: Clashes) -> bool {
 ///
 /// ```
 /// let sql = "SELECT abs(t.x) AS x FROM t ORDER BY t.x LIMIT 3";
-/// let apart = warpline_planner::order_keys::text_apart(sql);
+/// let apart = warpline_planner::statements::order_keys::text_apart(sql);
 /// assert!(apart.is_some_and(|text| text.contains("__key_0") && text.ends_with("LIMIT 3")));
 /// for sql in [
 ///     "SELECT t.x FROM t ORDER BY t.x",
 ///     "SELECT a.x, b.x FROM a, b ORDER BY a.x",
 ///     "SELECT abs(a.x) AS x, b.x FROM a, b ORDER BY a.x",
 /// ] {
-///     assert_eq!(warpline_planner::order_keys::text_apart(sql), None);
+///     assert_eq!(warpline_planner::statements::order_keys::text_apart(sql), None);
 /// }
 /// ```
 pub fn text_apart(sql: &str) -> Option<String> {

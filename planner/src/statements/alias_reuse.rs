@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut,
 };
 
-use crate::syntax::{normal, number, some};
+use crate::statements::syntax::{normal, number, some};
 
 /// Puts the expression of the output of this name, which is no column's, in the place of the name; whether there was one.
 pub(crate) fn spelled_out(statement: &mut Statement, name: &str) -> bool {

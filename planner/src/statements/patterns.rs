@@ -5,8 +5,8 @@
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, Value};
 
-use crate::replaced::{replace, replace_named};
-use crate::syntax::{expression, literal, text};
+use crate::statements::replaced::{replace, replace_named};
+use crate::statements::syntax::{expression, literal, text};
 
 /// Puts the patterns of a statement in DataFusion's words; whether there was one.
 pub(crate) fn in_known_words(statement: &mut Statement) -> bool {

@@ -9,8 +9,8 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::functions_aggregate::all_default_aggregate_functions;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart,
-    SelectItem, Value, Visit, Visitor,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart, Query,
+    SelectItem, SetExpr, TableFactor, Value, Visit, Visitor,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -19,6 +19,42 @@ use datafusion::sql::sqlparser::parser::Parser;
 pub(crate) fn expression(text: &str) -> Option<Expr> {
     let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text).ok()?;
     parser.parse_expr().ok()
+}
+
+/// The table that a query is, by what it is called.
+pub(crate) fn derived(query: &str, alias: &str) -> Option<TableFactor> {
+    relation(&format!("({query}) {alias}"))
+}
+
+/// The table that a text says, as it stands behind FROM.
+pub(crate) fn relation(text: &str) -> Option<TableFactor> {
+    let text = format!("SELECT 1 FROM {text}");
+    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(&text).ok()?;
+    let SetExpr::Select(mut select) = *parser.parse_query().ok()?.body else {
+        return None;
+    };
+    Some(select.from.pop()?.relation)
+}
+
+/// The query that a text says.
+pub(crate) fn query(text: &str) -> Option<Query> {
+    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text).ok()?;
+    parser.parse_query().ok().map(|query| *query)
+}
+
+/// The output that a number stands for, as in `GROUP BY 1`.
+pub(crate) fn of_output<'a>(expr: &Expr, outputs: &'a [SelectItem]) -> Option<&'a Expr> {
+    let Expr::Value(value) = expr else {
+        return None;
+    };
+    let Value::Number(number, _) = &value.value else {
+        return None;
+    };
+    let at = number.to_string().parse::<usize>().ok()?.checked_sub(1)?;
+    match outputs.get(at)? {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    }
 }
 
 /// Whether `found` holds for some part of an expression.

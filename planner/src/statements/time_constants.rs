@@ -1,0 +1,98 @@
+//! `t < TIME '06:00:00'` where `t` counts in coarser units than nanoseconds, in which DataFusion has constants: it compares no two units.
+
+use std::ops::ControlFlow;
+
+use datafusion::error::DataFusionError;
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::{DataType, Expr, Statement, visit_expressions};
+
+use crate::statements::replaced::replace_named;
+use crate::statements::syntax::{expression, text};
+
+/// The unit that planning found compared with another one, as Arrow calls its type.
+pub(crate) fn coarser(error: &DataFusionError) -> Option<&'static str> {
+    let (DataFusionError::Plan(message) | DataFusionError::Internal(message)) = error.find_root()
+    else {
+        return None;
+    };
+    let says = [
+        "Cannot infer common argument type",
+        "Failed to coerce types",
+    ];
+    let types = says.iter().find_map(|says| message.strip_prefix(says))?;
+    let units = [
+        ("Time64(µs)", "Time64(Microsecond)"),
+        ("Time32(ms)", "Time32(Millisecond)"),
+        ("Time32(s)", "Time32(Second)"),
+    ];
+    let mut units = units.into_iter().filter(|(shown, _)| types.contains(shown));
+    units.next().map(|(_, name)| name)
+}
+
+/// Whether there is a time of day.
+pub(crate) fn are_in(statement: &DfStatement) -> bool {
+    let DfStatement::Statement(statement) = statement else {
+        return false;
+    };
+    let found = visit_expressions(statement.as_ref(), |expr| match time_of(expr) {
+        Some(_) => ControlFlow::Break(()),
+        None => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+/// The text of a constant time of day, in quotes.
+fn time_of(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::TypedString(typed) if matches!(typed.data_type, DataType::Time(..)) => {
+            Some(typed.value.to_string())
+        }
+        Expr::Cast {
+            expr,
+            data_type: DataType::Time(..),
+            ..
+        } => Some(format!("'{}'", text(expr)?)),
+        _ => None,
+    }
+}
+
+/// Puts constants of this type in the place of times of day; whether there were any.
+pub(crate) fn in_units(statement: &mut Statement, unit: &str) -> bool {
+    replace_named(statement, |expr| {
+        let time = time_of(expr)?;
+        expression(&format!("arrow_cast({time}, '{unit}')"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::SessionContext;
+
+    use crate::statements::tests::answer;
+
+    #[tokio::test]
+    async fn times_are_compared_with_constants() {
+        let context = SessionContext::new();
+        for unit in [
+            "Time64(Microsecond)",
+            "Time32(Second)",
+            "Time64(Nanosecond)",
+        ] {
+            let table = format!(
+                "(SELECT arrow_cast(column1, '{unit}') AS t FROM (VALUES ('05:59:59'), ('06:00:00'), ('18:30:00'))) AS q"
+            );
+            for (condition, rows) in [
+                ("t < TIME '06:00:00'", 1),
+                ("t BETWEEN TIME '06:00:00' AND '18:00:00'::TIME", 1),
+                (
+                    "CASE WHEN t >= TIME '06:00' THEN 'day' ELSE 'night' END = 'day'",
+                    2,
+                ),
+            ] {
+                let sql = format!("SELECT count(*) AS n FROM {table} WHERE {condition}");
+                let expected = answer(&context, &format!("SELECT {rows} AS n")).await;
+                assert_eq!(answer(&context, &sql).await, expected, "{sql}");
+            }
+        }
+    }
+}
