@@ -24,6 +24,8 @@ const KNOWN: &[(&str, u32, &str)] = &[
     ("aggregate_skip_partial.slt", 519, APPROXIMATE),
     ("aggregate_skip_partial.slt", 703, APPROXIMATE),
     ("aggregate_skip_partial.slt", 716, APPROXIMATE),
+    ("delete.slt", 120, LEFT_OUT),
+    ("delete.slt", 132, LEFT_OUT),
     ("limit.slt", 691, TIES),
     ("limit.slt", 718, TIES),
     ("ordered_aggregate_spill.slt", 69, MEMORY),
@@ -31,6 +33,9 @@ const KNOWN: &[(&str, u32, &str)] = &[
     ("strings.slt", 75, PATTERNS),
     ("strings.slt", 86, PATTERNS),
 ];
+
+/// Which rows `DELETE … LIMIT` is of nobody says, and DataFusion's tables delete all: it is refused.
+const LEFT_OUT: &str = "DataFusion's tables leave LIMIT out of DELETE";
 
 /// DataFusion's sketches are near the values that the device finds.
 const APPROXIMATE: &str = "approximate in DataFusion, exact on the device";
