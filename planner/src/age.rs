@@ -8,10 +8,10 @@ use arrow::datatypes::{
 };
 use chrono::{DateTime, Datelike, NaiveDateTime, Timelike};
 use datafusion::common::{Result, exec_err, plan_err};
+use datafusion::functions::utils::make_scalar_function;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use datafusion::scalar::ScalarValue;
 
 static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(Age::new())));
 
@@ -65,29 +65,25 @@ impl ScalarUDFImpl for Age {
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let constants = arguments
-            .args
-            .iter()
-            .all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
-        let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
-        let times = arrays
-            .iter()
-            .map(|array| array.as_primitive_opt::<TimestampNanosecondType>());
-        let times: Option<Vec<_>> = times.collect();
-        let Some([later, earlier]) = times.as_deref() else {
-            return exec_err!("age takes two timestamps");
-        };
-        let ages: IntervalMonthDayNanoArray = later
-            .iter()
-            .zip(earlier.iter())
-            .map(|(later, earlier)| Some(between(later?, earlier?)))
-            .collect();
-        let ages: ArrayRef = Arc::new(ages);
-        Ok(match constants && ages.len() == 1 {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&ages, 0)?),
-            false => ColumnarValue::Array(ages),
-        })
+        make_scalar_function(ages, vec![])(&arguments.args)
     }
+}
+
+/// The ages, row by row.
+fn ages(arguments: &[ArrayRef]) -> Result<ArrayRef> {
+    let times = arguments
+        .iter()
+        .map(|array| array.as_primitive_opt::<TimestampNanosecondType>());
+    let times: Option<Vec<_>> = times.collect();
+    let Some([later, earlier]) = times.as_deref() else {
+        return exec_err!("age takes two timestamps");
+    };
+    let ages: IntervalMonthDayNanoArray = later
+        .iter()
+        .zip(earlier.iter())
+        .map(|(later, earlier)| Some(between(later?, earlier?)))
+        .collect();
+    Ok(Arc::new(ages))
 }
 
 /// From one time to another, in nanoseconds since 1970.

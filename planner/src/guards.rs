@@ -48,6 +48,8 @@ fn guarded_filter(filter: Filter) -> Result<Transformed<LogicalPlan>> {
         .collect::<Result<_>>()?;
     let (safe, fragile) = (conjunction(safe), conjunction(fragile));
     let predicate = match (safe, fragile) {
+        // What chance decides is not the same twice.
+        (Some(safe), Some(fragile)) if safe.is_volatile() => safe.and(fragile),
         (Some(safe), Some(fragile)) => {
             changed = true;
             let guarded = when(safe.clone(), fragile).otherwise(lit(false))?;
@@ -90,6 +92,12 @@ fn guarded(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 [true, false] => (*right, *left),
                 _ => (*left, *right),
             };
+            // What chance decides is not the same twice.
+            if first.is_volatile() {
+                let (left, right) = (Box::new(first), Box::new(second));
+                let same = Expr::BinaryExpr(BinaryExpr { left, op, right });
+                return Ok(Transformed::no(same));
+            }
             // What the first side is says all, unless it is the other value or NULL.
             let decided = op == Operator::Or;
             let decides = match decided {

@@ -7,10 +7,10 @@ use arrow::datatypes::{
     DataType, Float64Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
 };
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
+use datafusion::functions::utils::make_scalar_function;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use datafusion::scalar::ScalarValue;
 
 static FUNCTION: LazyLock<Arc<ScalarUDF>> =
     LazyLock::new(|| Arc::new(ScalarUDF::from(IntervalProduct::new())));
@@ -65,32 +65,28 @@ impl ScalarUDFImpl for IntervalProduct {
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let constants = arguments
-            .args
-            .iter()
-            .all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
-        let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
-        let [intervals, numbers] = &arrays[..] else {
-            return exec_err!("{NAME} takes an interval and a number");
-        };
-        let Some(intervals) = intervals.as_primitive_opt::<IntervalMonthDayNanoType>() else {
-            return exec_err!("{NAME} takes an interval, not {}", intervals.data_type());
-        };
-        let products: IntervalMonthDayNanoArray = match numbers.data_type() {
-            DataType::Int64 => pairs(intervals, numbers.as_primitive::<Int64Type>())
-                .map(|pair| pair.map(|(of, n)| times(of, n)).transpose())
-                .collect::<Result<_>>()?,
-            DataType::Float64 => pairs(intervals, numbers.as_primitive::<Float64Type>())
-                .map(|pair| pair.map(|(of, n)| portion(of, n)).transpose())
-                .collect::<Result<_>>()?,
-            other => return exec_err!("{NAME} takes a BIGINT or a DOUBLE, not {other}"),
-        };
-        let products: ArrayRef = Arc::new(products);
-        Ok(match constants && products.len() == 1 {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&products, 0)?),
-            false => ColumnarValue::Array(products),
-        })
+        make_scalar_function(products, vec![])(&arguments.args)
     }
+}
+
+/// The products, row by row.
+fn products(arguments: &[ArrayRef]) -> Result<ArrayRef> {
+    let [intervals, numbers] = arguments else {
+        return exec_err!("{NAME} takes an interval and a number");
+    };
+    let Some(intervals) = intervals.as_primitive_opt::<IntervalMonthDayNanoType>() else {
+        return exec_err!("{NAME} takes an interval, not {}", intervals.data_type());
+    };
+    let products: IntervalMonthDayNanoArray = match numbers.data_type() {
+        DataType::Int64 => pairs(intervals, numbers.as_primitive::<Int64Type>())
+            .map(|pair| pair.map(|(of, n)| times(of, n)).transpose())
+            .collect::<Result<_>>()?,
+        DataType::Float64 => pairs(intervals, numbers.as_primitive::<Float64Type>())
+            .map(|pair| pair.map(|(of, n)| portion(of, n)).transpose())
+            .collect::<Result<_>>()?,
+        other => return exec_err!("{NAME} takes a BIGINT or a DOUBLE, not {other}"),
+    };
+    Ok(Arc::new(products))
 }
 
 /// The values of both, row by row, where neither is NULL.

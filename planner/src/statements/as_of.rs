@@ -8,15 +8,14 @@ use std::ops::ControlFlow;
 
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Join, JoinConstraint, JoinOperator, Query, Select, SetExpr,
-    Statement, TableAlias, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
+    BinaryOperator, Expr, Ident, Join, JoinConstraint, JoinOperator, Select, Statement, TableAlias,
+    TableFactor, TableWithJoins, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
-use crate::statements::syntax::normal;
+use crate::statements::syntax::{always, both, normal, query};
 
 /// Whether planning failed for such a join.
 pub(crate) fn is_unsupported(error: &DataFusionError) -> bool {
@@ -119,14 +118,7 @@ fn nearest(condition: &Expr) -> Option<(Expr, JoinConstraint)> {
     let [nearest] = nearest[..] else {
         return None;
     };
-    let others = others
-        .into_iter()
-        .cloned()
-        .reduce(|left, right| Expr::BinaryOp {
-            left: Box::new(left),
-            op: BinaryOperator::And,
-            right: Box::new(right),
-        });
+    let others = others.into_iter().cloned().reduce(both);
     let constraint = others.map_or(JoinConstraint::None, JoinConstraint::On);
     Some((nearest.clone(), constraint))
 }
@@ -207,7 +199,7 @@ fn lateral(join: &Join, left: Option<&Ident>) -> Option<Join> {
     let outside = match constraint {
         JoinConstraint::On(condition) => {
             conditions.push(format!("({condition})"));
-            JoinConstraint::On(Expr::value(Value::Boolean(true)))
+            always()
         }
         JoinConstraint::Using(columns) => {
             let left = left?;
@@ -216,7 +208,7 @@ fn lateral(join: &Join, left: Option<&Ident>) -> Option<Join> {
             }
             constraint.clone()
         }
-        JoinConstraint::None => JoinConstraint::On(Expr::value(Value::Boolean(true))),
+        JoinConstraint::None => always(),
         JoinConstraint::Natural => return None,
     };
     let direction = if is_latest { "DESC" } else { "ASC" };
@@ -244,14 +236,6 @@ fn lateral(join: &Join, left: Option<&Ident>) -> Option<Join> {
             false => JoinOperator::LeftOuter(outside),
         },
     })
-}
-
-fn query(text: &str) -> Option<Query> {
-    let statements = Parser::parse_sql(&GenericDialect {}, text).ok()?;
-    match statements.into_iter().next()? {
-        Statement::Query(query) if matches!(*query.body, SetExpr::Select(_)) => Some(*query),
-        _ => None,
-    }
 }
 
 /// What the columns of a table are said to be of.

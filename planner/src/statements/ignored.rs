@@ -8,13 +8,13 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::{CopyToSource, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArguments, GroupByExpr,
-    GroupByWithModifier, Join, JoinConstraint, JoinOperator, ObjectName, OrderByKind, Query,
-    Select, SelectItem, Statement, TableFactor, TableSample, TableSampleKind, TableSampleUnit,
-    TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
+    DuplicateTreatment, Expr, Function, FunctionArguments, GroupByExpr, GroupByWithModifier,
+    JoinConstraint, JoinOperator, ObjectName, OrderByKind, Query, Select, SelectItem, Statement,
+    TableFactor, TableSample, TableSampleKind, TableSampleUnit, TableWithJoins, Visit, VisitMut,
+    Visitor, VisitorMut,
 };
 
-use crate::statements::syntax::{derived, expression, function_name, of_output};
+use crate::statements::syntax::{always, both, derived, function_name, lateral, of_output};
 
 /// Puts such clauses in other words: `PREWHERE`, `GROUP BY … WITH ROLLUP` and `CUBE`, `TABLESAMPLE`; and joins by other names: `CROSS APPLY`,
 /// `OUTER APPLY`, `SEMI JOIN`, `ANTI JOIN`, `STRAIGHT_JOIN`, `CROSS JOIN … ON`. Whether there were any.
@@ -64,14 +64,6 @@ impl VisitorMut for Clauses {
     }
 }
 
-fn both(one: Expr, other: Expr) -> Expr {
-    Expr::BinaryOp {
-        left: Box::new(Expr::Nested(Box::new(one))),
-        op: BinaryOperator::And,
-        right: Box::new(Expr::Nested(Box::new(other))),
-    }
-}
-
 /// What `GROUP BY a, b WITH ROLLUP` is: `GROUP BY ROLLUP (a, b)`. Numbers of outputs are put as what these are.
 fn groups(groups: &GroupByExpr, outputs: &[SelectItem]) -> Option<GroupByExpr> {
     let GroupByExpr::Expressions(keys, modifiers) = groups else {
@@ -92,25 +84,22 @@ fn groups(groups: &GroupByExpr, outputs: &[SelectItem]) -> Option<GroupByExpr> {
 fn known_joins(table: &mut TableWithJoins) -> bool {
     let mut changed = false;
     for join in &mut table.joins {
-        let known = known_join(join);
-        changed |= known.is_some();
-        if let Some(known) = known {
+        if let Some((known, sees_others)) = known_join(&join.join_operator) {
             join.join_operator = known;
+            if sees_others {
+                join.relation = lateral(join.relation.clone());
+            }
+            changed = true;
         }
     }
     changed
 }
 
-fn known_join(join: &mut Join) -> Option<JoinOperator> {
-    Some(match &join.join_operator {
-        JoinOperator::CrossApply => {
-            make_lateral(&mut join.relation);
-            JoinOperator::CrossJoin(JoinConstraint::None)
-        }
-        JoinOperator::OuterApply => {
-            make_lateral(&mut join.relation);
-            JoinOperator::LeftOuter(JoinConstraint::On(expression("true")?))
-        }
+/// The join that another name stands for, and whether its table sees those to the left of it.
+fn known_join(join: &JoinOperator) -> Option<(JoinOperator, bool)> {
+    let known = match join {
+        JoinOperator::CrossApply => JoinOperator::CrossJoin(JoinConstraint::None),
+        JoinOperator::OuterApply => JoinOperator::LeftOuter(always()),
         JoinOperator::Semi(constraint) => JoinOperator::LeftSemi(constraint.clone()),
         JoinOperator::Anti(constraint) => JoinOperator::LeftAnti(constraint.clone()),
         JoinOperator::CrossJoin(constraint) | JoinOperator::StraightJoin(constraint)
@@ -122,14 +111,9 @@ fn known_join(join: &mut Join) -> Option<JoinOperator> {
             JoinOperator::CrossJoin(JoinConstraint::None)
         }
         _ => return None,
-    })
-}
-
-/// A table that sees those to the left of it.
-fn make_lateral(table: &mut TableFactor) {
-    if let TableFactor::Derived { lateral, .. } | TableFactor::Function { lateral, .. } = table {
-        *lateral = true;
-    }
+    };
+    let sees_others = matches!(join, JoinOperator::CrossApply | JoinOperator::OuterApply);
+    Some((known, sees_others))
 }
 
 /// What a sample of a table is: rows that chance picks one by one, or the first ones. `None` for those with a seed or of buckets.

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::statements::replaced::replace_named;
-use crate::statements::syntax::{expression, function_name, normal};
+use crate::statements::syntax::{arguments, expression, function_name, normal};
 
 /// Spells out the windows that are named; whether there were any.
 pub(crate) fn spelled_out(statement: &mut Statement) -> bool {
@@ -134,7 +134,7 @@ pub(crate) fn of_moving_frames(statement: &mut Statement) -> bool {
         if matches!(frame.start_bound, WindowFrameBound::Preceding(None)) {
             return None;
         }
-        let [value] = super::syntax::arguments(call)?[..] else {
+        let [value] = arguments(call)?[..] else {
             return None;
         };
         let mut extreme = call.clone();

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::statements::syntax::{
-    arguments, derived, expression, function_name, normal, quoted, some,
+    always, arguments, derived, function_name, lateral, normal, quoted, some,
 };
 
 /// Puts lateral subqueries in the place of such tables; whether there were any.
@@ -64,26 +64,27 @@ fn view(view: &LateralView) -> Option<Join> {
     };
     let outputs = match (&*function_name(call)?, &view.lateral_col_alias[..]) {
         ("explode", [value]) => format!("unnest({list}) AS {value}"),
-        ("posexplode", [place, value]) => format!(
-            "unnest(generate_series(0, CAST(cardinality({list}) AS BIGINT) - 1)) AS {place}, unnest({list}) AS {value}"
-        ),
+        ("posexplode", [place, value]) => {
+            let places = places(0, &format!("cardinality({list})"));
+            format!("{places} AS {place}, unnest({list}) AS {value}")
+        }
         _ => return None,
     };
-    let mut relation = derived(
-        &format!("SELECT {outputs}"),
-        &view.lateral_view_name.to_string(),
-    )?;
-    if let TableFactor::Derived { lateral, .. } = &mut relation {
-        *lateral = true;
-    }
+    let query = format!("SELECT {outputs}");
     Some(Join {
-        relation,
+        relation: lateral(derived(&query, &view.lateral_view_name.to_string())?),
         global: false,
         join_operator: match view.outer {
-            true => JoinOperator::LeftOuter(JoinConstraint::On(expression("true")?)),
+            true => JoinOperator::LeftOuter(always()),
             false => JoinOperator::CrossJoin(JoinConstraint::None),
         },
     })
+}
+
+/// The numbers of so many values, from the first one on.
+fn places(first: i64, length: &str) -> String {
+    let last = first - 1;
+    format!("unnest(generate_series({first}, CAST({length} AS BIGINT) + {last}))")
 }
 
 /// What a table takes apart.
@@ -227,17 +228,14 @@ impl<'a> List<'a> {
                 lengths => format!("greatest({})", lengths.join(", ")),
             };
             let name = names.get(lists.len()).map_or(name, |named| &named.name);
-            let last = first - 1;
-            outputs.push(format!(
-                "unnest(generate_series({first}, CAST({length} AS BIGINT) + {last})) AS {name}"
-            ));
+            outputs.push(format!("{} AS {name}", places(*first, &length)));
         }
         let query = format!("SELECT {}", outputs.join(", "));
-        let mut subquery = derived(&query, &table.to_string())?;
-        if let TableFactor::Derived { lateral, .. } = &mut subquery {
-            *lateral = self.of_rows;
-        }
-        Some(subquery)
+        let subquery = derived(&query, &table.to_string())?;
+        Some(match self.of_rows {
+            true => lateral(subquery),
+            false => subquery,
+        })
     }
 }
 

@@ -9,8 +9,8 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::functions_aggregate::all_default_aggregate_functions;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart, Query,
-    SelectItem, SetExpr, TableFactor, Value, Visit, Visitor,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    JoinConstraint, ObjectNamePart, Query, SelectItem, SetExpr, TableFactor, Value, Visit, Visitor,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -34,6 +34,29 @@ pub(crate) fn relation(text: &str) -> Option<TableFactor> {
         return None;
     };
     Some(select.from.pop()?.relation)
+}
+
+/// The same table, which sees those to the left of it.
+pub(crate) fn lateral(mut table: TableFactor) -> TableFactor {
+    if let TableFactor::Derived { lateral, .. } | TableFactor::Function { lateral, .. } = &mut table
+    {
+        *lateral = true;
+    }
+    table
+}
+
+/// A condition that all rows meet.
+pub(crate) fn always() -> JoinConstraint {
+    JoinConstraint::On(Expr::value(Value::Boolean(true)))
+}
+
+/// The conjunction of two conditions.
+pub(crate) fn both(one: Expr, other: Expr) -> Expr {
+    Expr::BinaryOp {
+        left: Box::new(Expr::Nested(Box::new(one))),
+        op: BinaryOperator::And,
+        right: Box::new(Expr::Nested(Box::new(other))),
+    }
 }
 
 /// The query that a text says.

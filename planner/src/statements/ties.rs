@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, LimitClause, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Statement,
-    TopQuantity, VisitMut, VisitorMut,
+    Top, TopQuantity, VisitMut, VisitorMut,
 };
 
 use crate::statements::syntax::{expression, normal, number, of_output, query};
@@ -110,14 +110,19 @@ fn portion(query: &Query) -> Option<Portion> {
         return None;
     };
     let top = select.top.as_ref()?;
-    let quantity = match top.quantity.as_ref()? {
-        TopQuantity::Expr(expr) => expr.clone(),
-        TopQuantity::Constant(rows) => number(rows),
-    };
+    let quantity = quantity_of(top)?;
     (top.with_ties || top.percent).then_some(Portion {
         quantity,
         percent: top.percent,
         ties: top.with_ties,
+    })
+}
+
+/// The number behind TOP.
+pub(crate) fn quantity_of(top: &Top) -> Option<Expr> {
+    Some(match top.quantity.as_ref()? {
+        TopQuantity::Expr(expr) => expr.clone(),
+        TopQuantity::Constant(rows) => number(rows),
     })
 }
 

@@ -13,8 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     WildcardAdditionalOptions,
 };
 
-use crate::statements::syntax::expression;
-use crate::statements::syntax::normal;
+use crate::statements::syntax::{both, expression, normal};
 
 /// Names such columns by tables in all queries of a statement that need it; whether any did.
 pub(crate) fn by_tables(statement: &mut Statement) -> bool {
@@ -268,14 +267,7 @@ fn merge(join: &mut Join, table: &Ident, left: &[Ident], merged: &mut Vec<Merged
             _ => {}
         }
     }
-    let mut all = conditions.into_iter();
-    let first = all.next()?;
-    let on = all.fold(first, |left, right| Expr::BinaryOp {
-        left: Box::new(left),
-        op: BinaryOperator::And,
-        right: Box::new(right),
-    });
-    *constraint = JoinConstraint::On(on);
+    *constraint = JoinConstraint::On(conditions.into_iter().reduce(both)?);
     Some(())
 }
 
