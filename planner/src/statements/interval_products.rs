@@ -3,15 +3,10 @@
 //! Of spans without months it is a duration, `n` times as many nanoseconds, which is added to timestamps as the interval would be. To
 //! dates no duration is added: for these, and of months, it is an interval, by a function of ours ([`crate::interval_product`]).
 
-use std::ops::ControlFlow;
-
 use arrow::compute::kernels::cast_utils::parse_interval_month_day_nano;
 use arrow::datatypes::IntervalMonthDayNano;
 use datafusion::error::DataFusionError;
-use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Interval, Statement, Value, visit_expressions,
-};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Interval, Statement, Value};
 
 use crate::interval_product::NAME;
 use crate::statements::replaced::replace;
@@ -28,20 +23,13 @@ pub(crate) fn is_unsupported(error: &DataFusionError) -> bool {
         if message.starts_with("Cannot get result type for temporal operation"))
 }
 
-/// Whether there may be such a product: an interval beside a multiplication or division.
-pub(crate) fn is_in(statement: &DfStatement) -> bool {
-    let DfStatement::Statement(statement) = statement else {
-        return false;
-    };
-    let found = visit_expressions(statement.as_ref(), |expr| match expr {
-        Expr::BinaryOp {
-            left,
-            op: BinaryOperator::Multiply | BinaryOperator::Divide,
-            right,
-        } if constant(left).is_some() || constant(right).is_some() => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    });
-    found.is_break()
+/// Whether it may be such a product: an interval beside a multiplication or division.
+pub(crate) fn is_one(expr: &Expr) -> bool {
+    matches!(expr, Expr::BinaryOp {
+        left,
+        op: BinaryOperator::Multiply | BinaryOperator::Divide,
+        right,
+    } if constant(left).is_some() || constant(right).is_some())
 }
 
 /// Puts durations in the place of such products; whether there was one.

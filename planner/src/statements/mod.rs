@@ -32,6 +32,7 @@ pub mod using_joins;
 pub mod with_names;
 
 use std::borrow::Cow;
+use std::ops::ControlFlow;
 
 use datafusion::config::Dialect;
 use datafusion::error::{DataFusionError, Result};
@@ -39,7 +40,7 @@ use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{CopyToSource, CopyToStatement, Statement as DfStatement};
-use datafusion::sql::sqlparser::ast::Statement;
+use datafusion::sql::sqlparser::ast::{Expr, Statement, visit_expressions};
 
 use crate::interval_product::interval_product;
 use crate::{age, ordered_set};
@@ -116,21 +117,27 @@ async fn planned(
         changed(&mut statement, &change);
     }
     ignored::refuse(&state, &statement)?;
-    // What types do not fit in conditions is found out when the plan is analysed.
-    let mut doubtful = interval_products::is_in(&statement) || time_constants::are_in(&statement);
+    let mut durations = false;
     for _ in 0..MOST_CHANGES {
         let mut again = statement.clone();
         let error = match state.statement_to_plan(statement).await {
             Err(error) => error,
-            Ok(plan) => match doubtful.then(|| refused(&state, &plan)).flatten() {
-                Some(error) => error,
-                None => return Ok((plan, again)),
-            },
+            Ok(plan) => {
+                // What types do not fit in conditions is found out when the plan is analysed.
+                let doubtful = durations
+                    || some_expr(&again, &|expr| {
+                        interval_products::is_one(expr) || time_constants::is_one(expr)
+                    });
+                match doubtful.then(|| refused(&state, &plan)).flatten() {
+                    Some(error) => error,
+                    None => return Ok((plan, again)),
+                }
+            }
         };
         if interval_products::is_unsupported(&error)
             && changed(&mut again, &interval_products::as_durations)
         {
-            doubtful = true;
+            durations = true;
         } else if interval_products::is_no_duration(&error)
             && changed(&mut again, &interval_products::as_intervals)
         {
@@ -254,6 +261,23 @@ pub async fn plain_text(state: &SessionState, sql: &str) -> Result<String> {
         true => sql.to_string(),
         false => settled.to_string(),
     })
+}
+
+/// Whether `found` holds for some part of an expression of a statement.
+fn some_expr(statement: &DfStatement, found: &dyn Fn(&Expr) -> bool) -> bool {
+    let ends = |expr: &Expr| match found(expr) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    };
+    match statement {
+        DfStatement::Statement(statement) => visit_expressions(statement.as_ref(), ends).is_break(),
+        DfStatement::Explain(explain) => some_expr(&explain.statement, found),
+        DfStatement::CopyTo(CopyToStatement {
+            source: CopyToSource::Query(query),
+            ..
+        }) => visit_expressions(query.as_ref(), ends).is_break(),
+        _ => false,
+    }
 }
 
 fn changed(statement: &mut DfStatement, change: &dyn Fn(&mut Statement) -> bool) -> bool {

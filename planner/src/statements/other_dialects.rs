@@ -7,14 +7,12 @@ use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CreateTable, DataType, DateTimeField, DuplicateTreatment, Expr, FunctionArg,
     FunctionArgExpr, FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, Query,
-    SetExpr, Statement, TableFactor, TimezoneInfo, TopQuantity, UnaryOperator, Value, VisitMut,
-    VisitorMut,
+    SetExpr, Statement, TableFactor, TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
 use crate::statements::replaced::replace;
-use crate::statements::syntax::{
-    arguments, expression, is_call, literal, normal, number, quoted, text,
-};
+use crate::statements::syntax::{arguments, expression, is_call, literal, normal, quoted, text};
+use crate::statements::ties::quantity_of;
 
 /// Puts such clauses and names as DataFusion knows them; whether there were any.
 pub(crate) fn in_known_words(statement: &mut Statement) -> bool {
@@ -113,7 +111,9 @@ fn spelled(expr: &Expr) -> Option<Expr> {
             right: Box::new(expression("(-1)")?),
         }))),
         Expr::Value(value) => match &value.value {
-            Value::UnicodeStringLiteral(text) => Some(literal(text.clone())),
+            Value::UnicodeStringLiteral(text) | Value::SingleQuotedRawStringLiteral(text) => {
+                Some(literal(text.clone()))
+            }
             _ => None,
         },
         Expr::Extract { field, expr, .. } => {
@@ -127,6 +127,14 @@ fn spelled(expr: &Expr) -> Option<Expr> {
                 _ => return None,
             })
         }
+        // BigQuery's order, and units without quotes.
+        Expr::Function(call) if is_call(expr, "date_trunc") => match arguments(call)?[..] {
+            [moment, Expr::Identifier(unit)] if is_unit(unit) => {
+                let unit = normal(unit);
+                expression(&format!("date_trunc('{unit}', {moment})"))
+            }
+            _ => None,
+        },
         // Weeks begin on Mondays.
         Expr::Function(call) if is_call(expr, "week") => match arguments(call)?[..] {
             [Expr::Identifier(day)] if normal(day) == "monday" => expression("week"),
@@ -134,6 +142,14 @@ fn spelled(expr: &Expr) -> Option<Expr> {
         },
         _ => None,
     }
+}
+
+/// Is it the name of a unit of time, in small or capital letters?
+fn is_unit(name: &Ident) -> bool {
+    const UNITS: [&str; 8] = [
+        "year", "quarter", "month", "week", "day", "hour", "minute", "second",
+    ];
+    name.quote_style.is_none() && UNITS.contains(&&*normal(name))
 }
 
 /// `s COLLATE "C"`: texts are compared by their bytes here.
@@ -208,12 +224,8 @@ impl VisitorMut for Dialect {
             && let Some(top) = &select.top
             && !top.with_ties
             && !top.percent
-            && let Some(quantity) = &top.quantity
+            && let Some(limit) = quantity_of(top)
         {
-            let limit = match quantity {
-                TopQuantity::Expr(expr) => expr.clone(),
-                TopQuantity::Constant(rows) => number(rows),
-            };
             query.limit_clause = Some(LimitClause::LimitOffset {
                 limit: Some(limit),
                 offset: None,
@@ -348,6 +360,10 @@ mod tests {
             (
                 "SELECT ~5 AS a, U&'\\00e9' AS b, extract(century FROM DATE '2001-01-01') AS c, extract(decade FROM DATE '2019-01-01') AS d",
                 "SELECT -6 AS a, 'é' AS b, 21 AS c, 201 AS d",
+            ),
+            (
+                r"SELECT r'a\d' AS a, DATE_TRUNC(DATE '2024-02-15', MONTH) AS b, DATE_TRUNC(DATE '2024-02-15', WEEK(MONDAY)) AS c",
+                r"SELECT 'a\d' AS a, date_trunc('month', DATE '2024-02-15') AS b, date_trunc('week', DATE '2024-02-15') AS c",
             ),
             (
                 r#"SELECT count(DISTINCT a, b) AS n, min(b COLLATE "C") AS b FROM (VALUES (1, 'x'), (1, 'x'), (1, 'y'), (2, NULL)) t(a, b)"#,

@@ -38,7 +38,7 @@ const DIFFERENCE: &str = "CASE lower($1) \
          END";
 
 /// A name, how many arguments, and what it is of these. `DISTINCT`, `FILTER`, `OVER` and an order are those of the call.
-pub(crate) const SYNONYMS: [(&str, usize, &str); 87] = [
+pub(crate) const SYNONYMS: [(&str, usize, &str); 89] = [
     ("add_months", 2, "$1 + $2 * INTERVAL '1 month'"),
     ("age", 1, "age(CAST(current_date() AS TIMESTAMP), $1)"),
     ("approx_count_distinct", 1, "approx_distinct($1)"),
@@ -57,6 +57,7 @@ pub(crate) const SYNONYMS: [(&str, usize, &str); 87] = [
     ("date_sub", 2, "$1 - $2"),
     ("datediff", 2, "CAST($1 AS DATE) - CAST($2 AS DATE)"),
     ("datediff", 3, DIFFERENCE),
+    ("datetime_diff", 3, DIFFERENCE),
     ("day", 1, "date_part('day', $1)"),
     ("dayname", 1, "to_char($1, '%A')"),
     ("dayofmonth", 1, "date_part('day', $1)"),
@@ -127,6 +128,7 @@ pub(crate) const SYNONYMS: [(&str, usize, &str); 87] = [
     ("string_split", 2, "string_to_array($1, $2)"),
     ("strlen", 1, "character_length($1)"),
     ("time_bucket", 2, "date_bin($1, $2)"),
+    ("timestamp_diff", 3, DIFFERENCE),
     ("to_varchar", 1, "CAST($1 AS VARCHAR)"),
     ("ucase", 1, "upper($1)"),
     (
@@ -225,7 +227,16 @@ fn other(call: &Function, name: &str) -> Option<Expr> {
     if let Some(moved) = moved_by_unit(name, &arguments) {
         return Some(moved);
     }
-    if let ("date_diff" | "datediff", [unit, _, _]) = (name, &mut arguments[..]) {
+    // BigQuery's order: what is later, what is earlier, and the unit.
+    if let ("date_diff" | "timestamp_diff" | "datetime_diff", [later, _, unit]) =
+        (name, &mut arguments[..])
+        && matches!(unit, Expr::Identifier(_))
+    {
+        std::mem::swap(later, unit);
+    }
+    if let ("date_diff" | "datediff" | "timestamp_diff" | "datetime_diff", [unit, _, _]) =
+        (name, &mut arguments[..])
+    {
         *unit = literal(unit_of(unit)?);
     }
     let mut synonyms = SYNONYMS.iter();
@@ -377,7 +388,9 @@ mod tests {
                 "isnull" | "zeroifnull" | "sign" | "ceiling" => &["n", "7"],
                 "space" => &["abs(n)"],
                 "arg_max" | "arg_min" | "max_by" | "min_by" => &["s", "n"],
-                "date_diff" => &["'month'", "d", "TIMESTAMP '2024-03-01'"],
+                "date_diff" | "timestamp_diff" | "datetime_diff" => {
+                    &["'month'", "d", "TIMESTAMP '2024-03-01'"]
+                }
                 "datediff" => &["DATE '2024-03-01'", "d"],
                 "width_bucket" => &["n", "-4", "4", "4"],
                 "replicate" => &["s", "2"],
@@ -421,6 +434,11 @@ mod tests {
                 "TIMESTAMP '2024-02-11 01:00:00'",
             ),
             ("datediff(week, DATE '2024-02-10', DATE '2024-02-12')", "1"),
+            ("DATE_DIFF(DATE '2024-02-12', DATE '2024-02-10', DAY)", "2"),
+            (
+                "DATE '2024-02-10' < add_months(DATE '2024-02-10', 1)",
+                "true",
+            ),
             ("sysdate IS NOT NULL AND localtimestamp IS NOT NULL", "true"),
         ] {
             let found = answer(&context, &format!("SELECT {written} AS x")).await;

@@ -1,10 +1,7 @@
 //! `t < TIME '06:00:00'` where `t` counts in coarser units than nanoseconds, in which DataFusion has constants: it compares no two units.
 
-use std::ops::ControlFlow;
-
 use datafusion::error::DataFusionError;
-use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{DataType, Expr, Statement, visit_expressions};
+use datafusion::sql::sqlparser::ast::{DataType, Expr, Statement};
 
 use crate::statements::replaced::replace_named;
 use crate::statements::syntax::{expression, text};
@@ -29,16 +26,9 @@ pub(crate) fn coarser(error: &DataFusionError) -> Option<&'static str> {
     units.next().map(|(_, name)| name)
 }
 
-/// Whether there is a time of day.
-pub(crate) fn are_in(statement: &DfStatement) -> bool {
-    let DfStatement::Statement(statement) = statement else {
-        return false;
-    };
-    let found = visit_expressions(statement.as_ref(), |expr| match time_of(expr) {
-        Some(_) => ControlFlow::Break(()),
-        None => ControlFlow::Continue(()),
-    });
-    found.is_break()
+/// Is it a time of day?
+pub(crate) fn is_one(expr: &Expr) -> bool {
+    time_of(expr).is_some()
 }
 
 /// The text of a constant time of day, in quotes.
