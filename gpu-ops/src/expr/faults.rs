@@ -1,6 +1,6 @@
 //! Which expressions can fail for some values of their columns.
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::scalar::ScalarValue;
 
 use super::{BinaryOp, Calendar, Expr, Node};
@@ -100,10 +100,16 @@ fn cast_may_fault(from: &DataType, to: &DataType) -> bool {
     if from == to || matches!(from, Boolean | Null) || matches!(to, Boolean | Float32 | Float64) {
         return false;
     }
-    // A moment that is counted in as few ticks, or in fewer.
-    if let (Timestamp(fine, _), Timestamp(coarse, _)) = (from, to)
-        && coarse <= fine
-    {
+    // Moments: where finer ticks could be too many no kernel is made, and so many days as microseconds can tell there may be.
+    if matches!(
+        (from, to),
+        (Date32 | Date64 | Timestamp(..), Timestamp(..))
+            | (Date32, Date64)
+            | (
+                Timestamp(TimeUnit::Microsecond | TimeUnit::Nanosecond, _),
+                Date32
+            )
+    ) {
         return false;
     }
     let bits = |t: &DataType| t.primitive_width().map(|bytes| bytes * 8);

@@ -58,20 +58,22 @@ pub(super) struct Semi {
 struct Gathered {
     leaves: Vec<RelRef>,
     width: usize,
-    /// With true for those of one relation alone, before any join.
+    /// With true for those of one relation alone, before any join, and for keys.
     conditions: Vec<(Expr, bool)>,
+    /// Whether a key can fail that is computed of what joins leave: they have to come first.
+    stays: bool,
     /// With the width at which the right side began when it was found.
     semis: Vec<(Semi, usize)>,
 }
 
-/// The join graph of `rel`, if it is a tree of inner joins.
+/// The join graph of `rel`, if it is a tree of inner joins that may come in any order.
 pub(super) fn flatten(rel: &RelRef) -> Result<Option<JoinGraph>, Reason> {
     if !is_join_tree(rel) {
         return Ok(None);
     }
     let mut gathered = Gathered::default();
     let outputs = gathered.add(rel)?;
-    if gathered.leaves.len() > MOST_LEAVES {
+    if gathered.stays || gathered.leaves.len() > MOST_LEAVES {
         return Ok(None);
     }
     let mut starts = Vec::with_capacity(gathered.leaves.len());
@@ -116,7 +118,10 @@ impl Gathered {
                 for (l, r) in &join.on {
                     let left = substitute(l, &outputs[..n])?;
                     let right = substitute(r, &outputs[n..])?;
-                    self.conditions.push((equal(left, right), false));
+                    let fails = |key: &Expr, of: &RelRef| key.may_fault() && is_join_tree(of);
+                    self.stays |= fails(&left, &join.left) || fails(&right, &join.right);
+                    // A relation's own key is computed of all its rows in any case.
+                    self.conditions.push((equal(left, right), true));
                 }
                 for residual in &join.residual {
                     self.conditions

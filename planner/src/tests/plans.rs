@@ -80,6 +80,20 @@ async fn duplicates_on_both_sides_become_pairs() {
     assert!(pairs.contains("filter"), "{graph}");
 }
 
+/// A cast that can fail keeps no key from being one.
+#[tokio::test]
+async fn keys_that_can_fail_are_keys() {
+    for sql in [
+        "SELECT count(*) FROM partsupp JOIN lineitem ON ps_availqty = CAST(l_quantity AS INT)",
+        "SELECT count(*) FROM orders JOIN customer ON c_custkey = o_custkey JOIN partsupp ON ps_availqty = CAST(o_totalprice AS INT)",
+        "SELECT count(*) FROM orders JOIN lineitem ON o_orderdate = CAST(CAST(l_shipdate AS TIMESTAMP) AS DATE)",
+    ] {
+        let graph = graph(sql).await;
+        assert!(!graph.contains("on () "), "{graph}");
+        assert!(!graph.contains("filter (ps_availqty"), "{graph}");
+    }
+}
+
 #[tokio::test]
 async fn more_than_ten_tables_are_ordered_greedily() {
     let joins: String = (0..12)

@@ -16,7 +16,7 @@ use datafusion::functions::datetime::to_timestamp::{
 };
 use datafusion::functions::datetime::to_unixtime::ToUnixtimeFunc;
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::expressions::{BinaryExpr, CaseExpr, Literal};
+use datafusion::physical_expr::expressions::{BinaryExpr, CaseExpr, CastExpr, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Calendar, DatePart, Expr, LocalSpan, Node, Span, Zone};
@@ -367,6 +367,11 @@ pub(super) fn arithmetic(
     {
         return moved_by_product(value, product, add, data_type, scope).map(Some);
     }
+    if let Some(cast) = shift.downcast_ref::<CastExpr>()
+        && let DataType::Duration(unit) = cast.expr().data_type(scope.schema)?
+    {
+        return moved_by_duration(value, (cast.expr(), unit), add, data_type, scope).map(Some);
+    }
     let Some(constant) = constant(shift) else {
         return refuse("an interval that is not constant runs on the CPU");
     };
@@ -482,6 +487,45 @@ fn moved_by_product(
                 return Err(wrong());
             }
             let by = cast(times(number, ticks), DataType::Duration(*unit));
+            Ok(binary(op, value, by, data_type.clone()).node)
+        }
+        _ => Err(wrong()),
+    }
+}
+
+/// A date or timestamp, more or less a duration that was made an interval, as DataFusion has it of `date - 7`: days of 24 hours. What is less
+/// than a day leaves a date as it is.
+fn moved_by_duration(
+    value: &Arc<dyn PhysicalExpr>,
+    (duration, unit): (&Arc<dyn PhysicalExpr>, TimeUnit),
+    add: bool,
+    data_type: &DataType,
+    scope: &mut Scope<'_>,
+) -> Result<Node, Reason> {
+    let wrong = || Reason::new(format!("{data_type} and a duration run on the CPU"));
+    let (value, duration) = (node(value, scope)?, node(duration, scope)?);
+    if value.data_type != *data_type {
+        return Err(wrong());
+    }
+    let op = match add {
+        true => BinaryOp::Add,
+        false => BinaryOp::Subtract,
+    };
+    let ticks = cast(duration, DataType::Int64);
+    let by = |op: BinaryOp, number: i64| {
+        let number = Expr::literal(ScalarValue::from(number));
+        binary(op, ticks.clone(), number, DataType::Int64)
+    };
+    match data_type {
+        DataType::Date32 => {
+            let days = by(BinaryOp::Divide, DAY / nanoseconds_of(unit));
+            let date = cast(cast(value, DataType::Int32), DataType::Int64);
+            let moved = binary(op, date, days, DataType::Int64);
+            Ok(cast(cast(moved, DataType::Int32), DataType::Date32).node)
+        }
+        DataType::Timestamp(tick, _) if nanoseconds_of(unit) >= nanoseconds_of(*tick) => {
+            let ratio = nanoseconds_of(unit) / nanoseconds_of(*tick);
+            let by = cast(by(BinaryOp::Multiply, ratio), DataType::Duration(*tick));
             Ok(binary(op, value, by, data_type.clone()).node)
         }
         _ => Err(wrong()),

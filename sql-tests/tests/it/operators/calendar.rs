@@ -588,7 +588,19 @@ fn moves_by_intervals_of_a_case() {
 /// Spans that depend on the row, added to dates and to timestamps; texts say the same to DataFusion.
 #[test]
 fn products_of_intervals() {
-    const PRODUCTS: [(&str, &str); 8] = [
+    const PRODUCTS: [(&str, &str); 11] = [
+        (
+            "d - CAST(n AS INT)",
+            "d - CAST(CAST(n AS VARCHAR) || ' days' AS INTERVAL)",
+        ),
+        (
+            "CAST(at AS DATE) + CAST(n * 3 AS INT)",
+            "CAST(at AS DATE) + CAST(CAST(n * 3 AS VARCHAR) || ' days' AS INTERVAL)",
+        ),
+        (
+            "d - CAST(id % 5 AS INT) + CAST(n AS INT)",
+            "d + CAST(CAST(n - id % 5 AS VARCHAR) || ' days' AS INTERVAL)",
+        ),
         (
             "d - n * INTERVAL '1 day'",
             "d - CAST(CAST(n AS VARCHAR) || ' days' AS INTERVAL)",
