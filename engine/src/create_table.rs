@@ -34,7 +34,7 @@ pub(crate) async fn plan(
     };
     // What the rules of the analyzer and the optimizer tell of columns is part of the table's schema.
     let input = context.state().optimize(&create.input)?;
-    let schema = Arc::clone(input.schema().inner());
+    let schema = of_any_rows(input.schema().as_arrow());
     let mut names = HashSet::new();
     if create.temporary
         || matches!(*create.input, LogicalPlan::EmptyRelation(_))
@@ -57,6 +57,15 @@ pub(crate) async fn plan(
         input,
         context.clone(),
     ))))
+}
+
+/// The columns of a table that is made of rows without NULL: rows with NULL may follow them.
+fn of_any_rows(schema: &Schema) -> SchemaRef {
+    let fields = schema.fields().iter();
+    let fields: Vec<_> = fields
+        .map(|field| field.as_ref().clone().with_nullable(true))
+        .collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
 /// Keeps all rows of its input in memory and registers them as a table. It answers no row.
@@ -152,7 +161,10 @@ impl ExecutionPlan for CreateTableExec {
         let (create, schema) = (self.create.clone(), Arc::clone(&self.schema));
         let context = self.context.clone();
         let work = async move {
-            let partitions = collect_partitioned(input, task).await?;
+            let mut partitions = collect_partitioned(input, task).await?;
+            for batch in partitions.iter_mut().flatten() {
+                *batch = batch.clone().with_schema(Arc::clone(&schema))?;
+            }
             let table = MemTable::try_new(schema, partitions)?
                 .with_constraints(create.constraints)
                 .with_column_defaults(create.column_defaults.into_iter().collect());

@@ -115,6 +115,11 @@ impl WarplineRule {
 
 /// Sessions share queries out if they were opened to.
 pub(crate) fn several_at_once(choice: DeviceChoice) -> Error {
+    if cfg!(not(feature = "cluster")) {
+        return Error::Device(format!(
+            "{choice} is several devices, which a build with the feature `cluster` shares queries out to: this one lacks it; name one"
+        ));
+    }
     Error::Device(format!(
         "{choice} is several devices, which a WarplineSession without a cluster shares queries out to if it is opened with \
          several (--device {choice}); elsewhere, name one"

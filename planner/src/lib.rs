@@ -26,6 +26,7 @@ pub mod float_limits;
 pub mod fragment;
 pub mod guards;
 pub mod interval_product;
+pub mod kept_conditions;
 pub mod logical_rules;
 pub mod lower;
 pub mod metrics;

@@ -10,6 +10,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::{AnalyzerRule, ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 
 use crate::dependencies::WithDependencies;
+use crate::kept_conditions::KeptConditions;
 use crate::{
     AggregateOrders, Decorrelation, Durations, Multisets, StructNulls, SubqueryNulls, WindowFilters,
 };
@@ -36,7 +37,7 @@ pub fn rules_of_answers() -> [Arc<dyn AnalyzerRule + Send + Sync>; 6] {
 /// DataFusion's rules of the optimizer. Those that take leaves of expressions out, down to their table, do so for what only the scan
 /// of a file knows, its name and the numbers of its rows. Fields of structs stay where they are: some queries have no plan otherwise
 /// (`No field named "upper(__datafusion_extracted_2)"`), and fragments find the fields there. Those that ask which columns determine others
-/// are told what holds ([`crate::dependencies`]).
+/// are told what holds ([`crate::dependencies`]), and the one that joins in another order loses no condition ([`crate::kept_conditions`]).
 pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let rules = Optimizer::new().rules.into_iter();
     rules
@@ -45,6 +46,7 @@ pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
                 "extract_leaf_expressions" | "push_down_leaf_projections" => {
                     Arc::new(WhereFilesAreAsked { rule })
                 }
+                "eliminate_cross_join" => Arc::new(KeptConditions { rule }),
                 name if WithDependencies::asks(name) => Arc::new(WithDependencies { rule }),
                 _ => rule,
             }

@@ -8,15 +8,17 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::{CopyToSource, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{
-    DuplicateTreatment, Expr, Function, FunctionArguments, GroupByExpr, GroupByWithModifier,
-    JoinConstraint, JoinOperator, ObjectName, OrderByKind, Query, Select, SelectItem, Statement,
-    TableFactor, TableSample, TableSampleKind, TableSampleUnit, TableWithJoins, Visit, VisitMut,
-    Visitor, VisitorMut,
+    ColumnOption, DuplicateTreatment, Expr, Function, FunctionArguments, GroupByExpr,
+    GroupByWithModifier, JoinConstraint, JoinOperator, ObjectName, OrderByKind, Query, Select,
+    SelectFlavor, SelectItem, Statement, TableFactor, TableSample, TableSampleKind,
+    TableSampleUnit, TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
+    WildcardAdditionalOptions,
 };
 
+use crate::statements::same_names;
 use crate::statements::syntax::{always, both, derived, function_name, lateral, of_output};
 
-/// Puts such clauses in other words: `PREWHERE`, `GROUP BY … WITH ROLLUP` and `CUBE`, `TABLESAMPLE`; and joins by other names: `CROSS APPLY`,
+/// Puts such clauses in other words: `FROM t` without SELECT, `PREWHERE`, `GROUP BY … WITH ROLLUP` and `CUBE`, `TABLESAMPLE`; and joins by other names: `CROSS APPLY`,
 /// `OUTER APPLY`, `SEMI JOIN`, `ANTI JOIN`, `STRAIGHT_JOIN`, `CROSS JOIN … ON`. Whether there were any.
 pub(crate) fn heeded(statement: &mut Statement) -> bool {
     let mut clauses = Clauses { changed: false };
@@ -32,6 +34,11 @@ impl VisitorMut for Clauses {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        if select.flavor == SelectFlavor::FromFirstNoSelect && select.projection.is_empty() {
+            let all = SelectItem::Wildcard(WildcardAdditionalOptions::default());
+            select.projection.push(all);
+            self.changed = true;
+        }
         if let Some(first) = select.prewhere.take() {
             select.selection = Some(match select.selection.take() {
                 Some(then) => both(first, then),
@@ -212,6 +219,16 @@ impl Visitor for LeftOut<'_> {
             Statement::Delete(delete) if delete.limit.is_some() => {
                 refused("DELETE with LIMIT: name the rows in WHERE")
             }
+            Statement::CreateTable(create) => {
+                let options = create.columns.iter().flat_map(|column| &column.options);
+                match options
+                    .map(|option| &option.option)
+                    .find(|o| is_left_out(o))
+                {
+                    Some(option) => refused(format_args!("{option} of a column")),
+                    None => ControlFlow::Continue(()),
+                }
+            }
             _ => ControlFlow::Continue(()),
         }
     }
@@ -249,6 +266,20 @@ impl Visitor for LeftOut<'_> {
         }
         if select.value_table_mode.is_some() {
             return refused("SELECT AS STRUCT and SELECT AS VALUE: use named_struct");
+        }
+        let picked = |item: &SelectItem| match item {
+            SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) => {
+                options.opt_ilike.is_some()
+            }
+            _ => false,
+        };
+        if select.projection.iter().any(picked) {
+            return refused("ILIKE behind *: name the columns, or EXCLUDE others");
+        }
+        if let Some(name) = same_names::repeated(select) {
+            return refused(format_args!(
+                "Two tables that are called {name}: give one another alias"
+            ));
         }
         let (GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers)) =
             &select.group_by;
@@ -304,6 +335,26 @@ impl Visitor for LeftOut<'_> {
             },
             _ => ControlFlow::Continue(()),
         }
+    }
+}
+
+/// Whether an option of a column changes what its values are, or how they compare, and is left out.
+fn is_left_out(option: &ColumnOption) -> bool {
+    match option {
+        // These compare strings by their bytes, as all are compared here.
+        ColumnOption::Collation(name) => {
+            let name = last_part(name).unwrap_or_default();
+            let name = name.trim_matches('"').to_lowercase();
+            !["c", "posix", "ucs_basic", "binary", "default"].contains(&&*name)
+        }
+        ColumnOption::Generated { .. }
+        | ColumnOption::Identity(_)
+        | ColumnOption::Materialized(_)
+        | ColumnOption::Ephemeral(_)
+        | ColumnOption::Alias(_)
+        | ColumnOption::OnUpdate(_)
+        | ColumnOption::DialectSpecific(_) => true,
+        _ => false,
     }
 }
 
@@ -381,6 +432,11 @@ mod tests {
                 "SELECT sum(x) AS s FROM t PREWHERE a < 3 WHERE x > 1 OR b = 'r'",
                 "SELECT sum(x) AS s FROM t WHERE a < 3 AND (x > 1 OR b = 'r')",
             ),
+            ("FROM t", "SELECT * FROM t"),
+            (
+                "SELECT count(*) AS n FROM (FROM t) s WHERE x > 5",
+                "SELECT 2 AS n",
+            ),
             (
                 "SELECT count(*) AS n FROM t TABLESAMPLE BERNOULLI (100)",
                 "SELECT 5 AS n",
@@ -416,6 +472,12 @@ mod tests {
         let context = table().await;
         for (sql, named) in [
             ("DELETE FROM t WHERE a = 1 LIMIT 1", "LIMIT"),
+            ("CREATE TABLE u (s TEXT COLLATE nocase)", "COLLATE"),
+            (
+                "CREATE TABLE u (a INT, b INT GENERATED ALWAYS AS (a * 2) STORED)",
+                "GENERATED",
+            ),
+            ("SELECT * ILIKE 'a%' FROM t", "ILIKE"),
             ("SELECT a, count(*) FROM t GROUP BY a WITH TOTALS", "TOTALS"),
             (
                 "SELECT a FROM t START WITH a = 1 CONNECT BY PRIOR a = x",

@@ -12,8 +12,10 @@ pub mod interval_texts;
 pub mod lag_defaults;
 pub mod named_windows;
 pub mod null_safe_joins;
+pub mod numbers;
 pub mod order_keys;
 pub mod other_dialects;
+pub mod outer_aggregates;
 pub mod output_names;
 pub mod patterns;
 pub mod pivots;
@@ -21,6 +23,7 @@ mod replaced;
 pub mod row_lists;
 pub mod row_subqueries;
 pub mod rows;
+pub mod same_names;
 pub mod series_columns;
 pub mod synonyms;
 mod syntax;
@@ -64,8 +67,11 @@ const MOST_CHANGES: usize = 32;
 /// | intervals with times of day | intervals in words ([`interval_texts`]) |
 /// | clauses and types of other dialects | their own ([`other_dialects`]) |
 /// | pivots | groups, and lists taken apart ([`pivots`]) |
+/// | tables of one name in several schemas | their paths ([`same_names`]) |
 /// | joins `USING` columns, and with NULL as a value | conditions ([`using_joins`], [`null_safe_joins`]) |
 /// | patterns and formats | DataFusion's ([`patterns`], [`time_formats`]) |
+/// | digits in groups (`1_000`) | numbers ([`numbers`]) |
+/// | aggregates of the query around a subquery | none: it is refused ([`outer_aggregates`]) |
 /// | sort keys that are aggregates | outputs by their numbers ([`order_keys`]) |
 ///
 /// Changed where planning fails:
@@ -97,6 +103,10 @@ async fn planned(
     if changed(&mut statement, &distinct_from::end_before_and) {
         statement = parsed(&state, &statement.to_string())?;
     }
+    let schema = state.config_options().catalog.default_schema.clone();
+    changed(&mut statement, &|inner| {
+        same_names::with_schemas(inner, &schema)
+    });
     for change in [
         ignored::heeded,
         ties::by_places,
@@ -130,7 +140,10 @@ async fn planned(
                     });
                 match doubtful.then(|| refused(&state, &plan)).flatten() {
                     Some(error) => error,
-                    None => return Ok((plan, again)),
+                    None => {
+                        outer_aggregates::refuse(&plan)?;
+                        return Ok((plan, again));
+                    }
                 }
             }
         };
@@ -212,6 +225,8 @@ fn refused(state: &SessionState, plan: &LogicalPlan) -> Option<DataFusionError> 
 /// # Errors
 /// What the parser of the session's dialect reports.
 pub fn parsed(state: &SessionState, sql: &str) -> Result<DfStatement> {
+    let numbers = numbers::in_one_group(sql);
+    let sql = numbers.as_deref().unwrap_or(sql);
     let dialect = state.config_options().sql_parser.dialect;
     let own = state.sql_to_statement(sql, &dialect);
     if own.is_ok() || dialect != Dialect::Generic {

@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CreateTable, DataType, DateTimeField, DuplicateTreatment, Expr, FunctionArg,
-    FunctionArgExpr, FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, Query,
-    SetExpr, Statement, TableFactor, TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut,
+    BinaryOperator, CreateTable, DataType, DateTimeField, DuplicateTreatment, ExactNumberInfo,
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LimitClause, ObjectName,
+    ObjectNamePart, Query, SetExpr, Statement, TableFactor, TimezoneInfo, UnaryOperator, Value,
+    VisitMut, VisitorMut,
 };
 
 use crate::statements::replaced::replace;
@@ -58,6 +59,21 @@ fn own_type(data_type: &DataType) -> Option<DataType> {
     Some(match data_type {
         DataType::Nvarchar(length) => DataType::Varchar(*length),
         DataType::Uuid | DataType::Clob(_) | DataType::JSON | DataType::JSONB => DataType::Text,
+        DataType::TinyText | DataType::MediumText | DataType::LongText => DataType::Text,
+        DataType::Blob(_) | DataType::Binary(_) | DataType::Varbinary(_) | DataType::Bytes(_) => {
+            DataType::Bytea
+        }
+        DataType::TinyBlob | DataType::MediumBlob | DataType::LongBlob => DataType::Bytea,
+        DataType::MediumInt(_) => DataType::Int(None),
+        DataType::UTinyInt => DataType::TinyIntUnsigned(None),
+        DataType::USmallInt => DataType::SmallIntUnsigned(None),
+        DataType::UBigInt => DataType::BigIntUnsigned(None),
+        // As many digits as there are; 128 bits have one more.
+        DataType::HugeInt | DataType::Int128 => {
+            DataType::Decimal(ExactNumberInfo::PrecisionAndScale(38, 0))
+        }
+        DataType::TimestampNtz(digits) => DataType::Timestamp(*digits, TimezoneInfo::None),
+        DataType::Custom(name, _) => return own_custom(name),
         DataType::Int16 => DataType::SmallInt(None),
         DataType::Int32 => DataType::Int(None),
         DataType::Int64 | DataType::Signed | DataType::SignedInteger => DataType::BigInt(None),
@@ -72,6 +88,22 @@ fn own_type(data_type: &DataType) -> Option<DataType> {
         DataType::Datetime(digits) => DataType::Timestamp(*digits, TimezoneInfo::None),
         _ => return None,
     })
+}
+
+/// What a type is called here whose name is no keyword.
+fn own_custom(name: &ObjectName) -> Option<DataType> {
+    let [ObjectNamePart::Identifier(name)] = &name.0[..] else {
+        return None;
+    };
+    let digits = match &*normal(name) {
+        "uinteger" => return Some(DataType::IntUnsigned(None)),
+        "timestamp_s" => 0,
+        "timestamp_ms" => 3,
+        "timestamp_us" => 6,
+        "timestamp_ns" => 9,
+        _ => return None,
+    };
+    Some(DataType::Timestamp(Some(digits), TimezoneInfo::None))
 }
 
 /// `DECODE(x, a, 1, b, 2, 3)`: the value behind the first that equals `x`, NULL as a value, or the last one. With two arguments it
@@ -110,6 +142,11 @@ fn spelled(expr: &Expr) -> Option<Expr> {
             op: BinaryOperator::BitwiseXor,
             right: Box::new(expression("(-1)")?),
         }))),
+        Expr::BinaryOp {
+            left,
+            op: BinaryOperator::DuckIntegerDivide,
+            right,
+        } => expression(&format!("div({left}, {right})")),
         Expr::Value(value) => match &value.value {
             Value::UnicodeStringLiteral(text) | Value::SingleQuotedRawStringLiteral(text) => {
                 Some(literal(text.clone()))
@@ -353,6 +390,15 @@ mod tests {
                 "SELECT decode(value, 1, 'one', NULL, 'none', 'more') AS a, DECODE(value, 2, 'two') AS b, decode(encode('x', 'hex'), 'hex') AS c FROM generate_series(1, 2)",
                 "SELECT CASE value WHEN 1 THEN 'one' ELSE 'more' END AS a, CASE value WHEN 2 THEN 'two' END AS b, arrow_cast('x', 'Binary') AS c FROM generate_series(1, 2)",
             ),
+            (
+                "SELECT -7 // 2 AS a, 7 // 2 AS b, CAST(200 AS UTINYINT) AS c, CAST('x' AS BLOB) AS d, CAST(5 AS HUGEINT) AS e",
+                "SELECT -3 AS a, 3 AS b, arrow_cast(200, 'UInt8') AS c, arrow_cast('x', 'Binary') AS d, CAST(5 AS DECIMAL(38, 0)) AS e",
+            ),
+            (
+                "SELECT datediff('microsecond', DATE '2000-01-01', DATE '2000-01-02') AS a, datediff(dd, DATE '2000-01-01', DATE '2000-02-02') AS b, date_diff('days', DATE '2000-01-01', DATE '2000-01-02') AS c",
+                "SELECT 86400000000 AS a, 32 AS b, 1 AS c",
+            ),
+            ("SELECT 1_000_000 AS a", "SELECT 1000000 AS a"),
             (
                 "SELECT max(n) AS m FROM (SELECT TOP (3) value AS n FROM Range(1, 9) ORDER BY value) s",
                 "SELECT 3 AS m",

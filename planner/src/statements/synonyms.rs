@@ -19,6 +19,10 @@ const AT_MOST: &str =
 const AT_LEAST: &str =
     "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY $2 ASC NULLS LAST)";
 
+/// The same of the rows whose value is not NULL.
+const KNOWN_AT_MOST: &str = "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY CASE WHEN $1 IS NOT NULL THEN $2 END DESC NULLS LAST)";
+const KNOWN_AT_LEAST: &str = "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY CASE WHEN $1 IS NOT NULL THEN $2 END ASC NULLS LAST)";
+
 /// One of two values, by a condition.
 const IF_ELSE: &str = "CASE WHEN $1 THEN $2 ELSE $3 END";
 
@@ -35,6 +39,8 @@ const DIFFERENCE: &str = "CASE lower($1) \
          WHEN 'hour' THEN CAST((date_part('epoch', date_trunc('hour', CAST($3 AS TIMESTAMP))) - date_part('epoch', date_trunc('hour', CAST($2 AS TIMESTAMP)))) / 3600 AS BIGINT) \
          WHEN 'minute' THEN CAST((date_part('epoch', date_trunc('minute', CAST($3 AS TIMESTAMP))) - date_part('epoch', date_trunc('minute', CAST($2 AS TIMESTAMP)))) / 60 AS BIGINT) \
          WHEN 'second' THEN CAST(date_part('epoch', date_trunc('second', CAST($3 AS TIMESTAMP))) - date_part('epoch', date_trunc('second', CAST($2 AS TIMESTAMP))) AS BIGINT) \
+         WHEN 'millisecond' THEN CAST(CAST(date_trunc('millisecond', CAST($3 AS TIMESTAMP)) AS BIGINT) / 1000000 - CAST(date_trunc('millisecond', CAST($2 AS TIMESTAMP)) AS BIGINT) / 1000000 AS BIGINT) \
+         WHEN 'microsecond' THEN CAST(CAST(date_trunc('microsecond', CAST($3 AS TIMESTAMP)) AS BIGINT) / 1000 - CAST(date_trunc('microsecond', CAST($2 AS TIMESTAMP)) AS BIGINT) / 1000 AS BIGINT) \
          END";
 
 /// A name, how many arguments, and what it is of these. `DISTINCT`, `FILTER`, `OVER` and an order are those of the call.
@@ -44,8 +50,8 @@ pub(crate) const SYNONYMS: [(&str, usize, &str); 89] = [
     ("approx_count_distinct", 1, "approx_distinct($1)"),
     ("approx_percentile", 2, "approx_percentile_cont($1, $2)"),
     ("approx_quantile", 2, "approx_percentile_cont($1, $2)"),
-    ("arg_max", 2, AT_MOST),
-    ("arg_min", 2, AT_LEAST),
+    ("arg_max", 2, KNOWN_AT_MOST),
+    ("arg_min", 2, KNOWN_AT_LEAST),
     ("array_size", 1, "array_length($1)"),
     ("ceiling", 1, "ceil($1)"),
     ("charindex", 2, "strpos($2, $1)"),
@@ -237,7 +243,8 @@ fn other(call: &Function, name: &str) -> Option<Expr> {
     if let ("date_diff" | "datediff" | "timestamp_diff" | "datetime_diff", [unit, _, _]) =
         (name, &mut arguments[..])
     {
-        *unit = literal(unit_of(unit)?);
+        let name = unit_of(unit).filter(|unit| DIFFERENCE.contains(&format!("WHEN '{unit}'")))?;
+        *unit = literal(name);
     }
     let mut synonyms = SYNONYMS.iter();
     let (.., text) =
@@ -274,15 +281,35 @@ fn moved_by_unit(name: &str, arguments: &[Expr]) -> Option<Expr> {
     expression(&format!("({moment}) + {text}"))
 }
 
-/// A unit of time that is written as a name or as a text.
+/// Units of time that are cut short.
+const SHORT_UNITS: [(&str, &[&str]); 9] = [
+    ("year", &["yy", "yyyy"]),
+    ("quarter", &["qq", "q"]),
+    ("month", &["mm", "mon"]),
+    ("week", &["wk", "ww"]),
+    ("day", &["dd", "d"]),
+    ("hour", &["hh", "h"]),
+    ("minute", &["mi", "min", "n"]),
+    ("second", &["ss", "s", "sec"]),
+    ("millisecond", &["ms"]),
+];
+
+/// A unit of time that is written as a name or as a text, also of many or cut short.
 fn unit_of(expr: &Expr) -> Option<String> {
     let name = match expr {
         Expr::Identifier(name) => normal(name).into_owned(),
         constant => text(constant)?.to_lowercase(),
     };
-    name.bytes()
-        .all(|b| b.is_ascii_alphabetic())
-        .then_some(name)
+    if !name.bytes().all(|b| b.is_ascii_alphabetic()) {
+        return None;
+    }
+    let short = SHORT_UNITS.iter().find(|(_, of)| of.contains(&&*name));
+    let one = name.strip_suffix('s').filter(|one| one.len() > 2);
+    Some(match (short, one) {
+        (Some((unit, _)), _) => (*unit).to_string(),
+        (None, Some(one)) => one.to_string(),
+        (None, None) => name,
+    })
 }
 
 /// Puts the time in the place of a name that stands for it elsewhere; whether there was one.

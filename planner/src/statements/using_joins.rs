@@ -54,10 +54,13 @@ struct Merged {
     /// What it is.
     is: Expr,
     /// The tables that have a column of the name.
-    tables: Vec<Ident>,
+    tables: Vec<Path>,
     /// The one among them whose column it is; `None` where it is made of several.
-    table: Option<Ident>,
+    table: Option<Path>,
 }
+
+/// What a table is called in its query: with its schema, where that is said.
+type Path = Vec<Ident>;
 
 fn rewritten(select: &mut Select, order: Option<&mut OrderBy>) -> bool {
     if !select.from.iter().any(|from| from.joins.iter().any(needs)) && !repeats(select) {
@@ -65,7 +68,7 @@ fn rewritten(select: &mut Select, order: Option<&mut OrderBy>) -> bool {
     }
     let mut from = select.from.clone();
     let mut merged: Vec<Merged> = Vec::new();
-    let mut tables: Vec<Ident> = Vec::new();
+    let mut tables: Vec<Path> = Vec::new();
     for from in &mut from {
         let Some(first) = named(&from.relation) else {
             return false;
@@ -199,23 +202,21 @@ pub(crate) fn constraint(join: &mut Join) -> Option<&mut JoinConstraint> {
     }
 }
 
-/// What a table is called in its query.
-fn named(table: &TableFactor) -> Option<Ident> {
+fn named(table: &TableFactor) -> Option<Path> {
     match table {
-        TableFactor::Table { name, alias, .. } => match (alias, name.0.last()?) {
-            (Some(alias), _) => Some(alias.name.clone()),
-            (None, ObjectNamePart::Identifier(name)) => Some(name.clone()),
-            _ => None,
+        TableFactor::Table { name, alias, .. } => match alias {
+            Some(alias) => Some(vec![alias.name.clone()]),
+            None => name.0.iter().map(|part| part.as_ident().cloned()).collect(),
         },
         TableFactor::Derived { alias, .. } | TableFactor::UNNEST { alias, .. } => {
-            Some(alias.as_ref()?.name.clone())
+            Some(vec![alias.as_ref()?.name.clone()])
         }
         _ => None,
     }
 }
 
 /// Says ON for USING in a join of the tables on the `left` with another; `None` where nobody knows whose the column is.
-fn merge(join: &mut Join, table: &Ident, left: &[Ident], merged: &mut Vec<Merged>) -> Option<()> {
+fn merge(join: &mut Join, table: &Path, left: &[Path], merged: &mut Vec<Merged>) -> Option<()> {
     let operator = join.join_operator.clone();
     let constraint = match operator {
         JoinOperator::CrossJoin(_) => return Some(()),
@@ -232,7 +233,10 @@ fn merge(join: &mut Join, table: &Ident, left: &[Ident], merged: &mut Vec<Merged
         let [ObjectNamePart::Identifier(ident)] = &written.0[..] else {
             return None;
         };
-        let of = |table: &Ident| Expr::CompoundIdentifier(vec![table.clone(), ident.clone()]);
+        let of = |table: &Path| {
+            let names = table.iter().chain(std::iter::once(ident));
+            Expr::CompoundIdentifier(names.cloned().collect())
+        };
         let at = match merged.iter().position(|m| m.name == name) {
             Some(at) => at,
             None => {
@@ -272,7 +276,7 @@ fn merge(join: &mut Join, table: &Ident, left: &[Ident], merged: &mut Vec<Merged
 }
 
 /// The output columns, where `*` has each common column once; `None` where that has options of its own.
-fn projected(select: &Select, merged: &[Merged], tables: &[Ident]) -> Option<Vec<SelectItem>> {
+fn projected(select: &Select, merged: &[Merged], tables: &[Path]) -> Option<Vec<SelectItem>> {
     let mut items = Vec::with_capacity(select.projection.len());
     for item in &select.projection {
         let SelectItem::Wildcard(options) = item else {
@@ -299,7 +303,8 @@ fn projected(select: &Select, merged: &[Merged], tables: &[Ident]) -> Option<Vec
                 opt_exclude: (!hidden.is_empty()).then_some(ExcludeSelectItem::Multiple(hidden)),
                 ..WildcardAdditionalOptions::default()
             };
-            let table = SelectItemQualifiedWildcardKind::ObjectName(table.clone().into());
+            let table =
+                SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(table.clone()));
             items.push(SelectItem::QualifiedWildcard(table, options));
         }
     }

@@ -4,8 +4,9 @@ use std::slice::SliceIndex;
 
 use arrow::datatypes::{DataType, TimeUnit};
 use warpline_gpu::column::ColumnStatistics;
-use warpline_gpu::expr::{Calendar, DatePart, Expr, LocalSpan, Node, Span};
+use warpline_gpu::expr::{BinaryOp, Calendar, DatePart, Expr, LocalSpan, Node, Span};
 
+use super::selectivity::number;
 use crate::choose::zipf;
 use crate::rel::expr::columns;
 
@@ -194,8 +195,7 @@ pub(crate) fn of_expr(expr: &Expr, input: &Estimate) -> ColumnEstimate {
                 .into_iter()
                 .filter_map(|i| input.columns.get(i).copied())
                 .collect();
-            let most = combinations(&parts, input.rows);
-            let boolean = expr.data_type == DataType::Boolean;
+            let most = combinations(&parts, input.rows).min(values_of(expr, input));
             // What is made of columns of the same rows tells these no further apart.
             let origins = parts.split_first();
             let origin = origins.and_then(|(first, others)| {
@@ -203,11 +203,38 @@ pub(crate) fn of_expr(expr: &Expr, input: &Estimate) -> ColumnEstimate {
                 first.origin.filter(|_| others.iter().all(same))
             });
             ColumnEstimate {
-                distinct: if boolean { most.min(2.0) } else { most },
+                distinct: most,
                 origin,
                 ..unknown
             }
         }
+    }
+}
+
+/// Most values that an expression has, whatever its columns are.
+fn values_of(expr: &Expr, input: &Estimate) -> f64 {
+    match &expr.node {
+        _ if expr.data_type == DataType::Boolean => 2.0,
+        Node::Case {
+            branches,
+            otherwise,
+        } => {
+            let values = branches.iter().map(|(_, value)| value);
+            values
+                .chain(otherwise.as_deref())
+                .map(|value| of_expr(value, input).distinct)
+                .sum()
+        }
+        Node::Binary {
+            op: BinaryOp::Modulo,
+            right,
+            ..
+        } if expr.data_type.is_integer() => match &right.node {
+            // Rests have the sign of what is divided, which is seldom both.
+            Node::Literal(value) => number(value).map_or(f64::INFINITY, |of| of.abs().max(1.0)),
+            _ => f64::INFINITY,
+        },
+        _ => f64::INFINITY,
     }
 }
 

@@ -5,6 +5,7 @@
 //! et al., 1979, with the containment assumption for joins).
 
 mod column;
+mod groups;
 mod overlap;
 mod sampled;
 mod selectivity;
@@ -310,10 +311,8 @@ impl<'a> Estimator<'a> {
             }
             RelKind::Join(join) => self.join(rel, join),
             RelKind::Aggregate { input, aggregate } => {
+                let (keys, rows) = self.groups(input, &aggregate.keys);
                 let input = self.estimate(input);
-                let keys: Vec<_> = aggregate.keys.iter().map(|k| of_expr(k, &input)).collect();
-                let groups = combinations(&keys, input.rows);
-                let rows = if keys.is_empty() { 1.0 } else { groups };
                 let calls = aggregate.calls.iter().map(|call| {
                     let mut column = ColumnEstimate::unknown(rows);
                     if let Some(argument) = &call.argument {

@@ -4,22 +4,23 @@
 //! ones and patterns in strings need no assumption. Values are taken as floats, which is exact enough to count rows.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, AsArray};
-use datafusion::arrow::compute::cast;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
+use datafusion::arrow::compute::{cast, take};
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, UInt32Type};
 use datafusion::physical_expr::PhysicalExpr;
 use warpline_gpu::column::Sample;
-use warpline_gpu::expr::{BinaryOp, Expr, Node, evaluate_strings};
+use warpline_gpu::expr::{BinaryOp, Expr, MathFunction, Node, evaluate_strings};
 use warpline_gpu::graph::ResultColumn;
 
 use super::Estimator;
 use super::column::ticks_a_day;
 use super::selectivity::{self, number};
-use crate::rel::expr::{as_column, columns, renumber};
+use crate::rel::expr::{columns, renumber, substitute_all};
 use crate::rel::{JoinKind, Rel, RelKind, RelRef};
+use crate::translate::is_string;
 
 /// Fewer rows of a sample tell too little of a share.
 const ENOUGH: usize = 16;
@@ -34,7 +35,9 @@ impl Estimator<'_> {
         let mut unknown = Vec::new();
         let mut tables: Vec<(&Rel, Vec<(usize, Expr)>)> = Vec::new();
         for (number, conjunct) in conjuncts.iter().enumerate() {
-            let Some((scan, conjunct)) = of_one_scan(rel, conjunct) else {
+            let of_scan = of_one_scan(rel, std::slice::from_ref(conjunct));
+            let Some((scan, Some(conjunct))) = of_scan.map(|(scan, mut one)| (scan, one.pop()))
+            else {
                 unknown.push(number);
                 continue;
             };
@@ -61,7 +64,7 @@ impl Estimator<'_> {
     }
 
     /// The samples of a table that is scanned.
-    fn sampled<'b>(&'b self, rel: &'b Rel) -> Option<Sampled<'b>> {
+    pub(super) fn sampled<'b>(&'b self, rel: &'b Rel) -> Option<Sampled<'b>> {
         let RelKind::Scan { table, columns } = &rel.kind else {
             return None;
         };
@@ -75,12 +78,15 @@ impl Estimator<'_> {
 }
 
 /// The samples of a table's columns that a relation reads.
-struct Sampled<'a> {
+pub(super) struct Sampled<'a> {
     /// By column, with its type.
     columns: Vec<Option<(&'a Sample, &'a DataType)>>,
     /// Rows of the sample.
-    rows: usize,
-    complete: bool,
+    pub(super) rows: usize,
+    /// Rows of the table.
+    pub(super) of_rows: f64,
+    /// Whether these are the same.
+    pub(super) complete: bool,
 }
 
 impl<'a> Sampled<'a> {
@@ -98,6 +104,7 @@ impl<'a> Sampled<'a> {
         (kept > 0 && columns.iter().flatten().all(same)).then_some(Self {
             columns,
             rows: kept,
+            of_rows: rows,
             complete,
         })
     }
@@ -212,7 +219,51 @@ impl<'a> Sampled<'a> {
                     both.map(|(a, b)| first(a, b)).collect()
                 })
             }
-            Node::PerDistinct { column, function } => self.per_string(*column, function),
+            Node::PerDistinct { column, function } => {
+                floats(&cast(&self.per_string(*column, function)?, &DataType::Float64).ok()?)
+            }
+            Node::Math {
+                function,
+                arguments,
+            } => {
+                let arguments: Option<Vec<Values>> =
+                    arguments.iter().map(|e| self.values(e)).collect();
+                let arguments = arguments?;
+                let of = |row: usize| {
+                    let arguments: Vec<f64> = arguments.iter().map(|values| values[row]).collect();
+                    math(*function, &arguments)
+                };
+                (0..self.rows).map(of).collect()
+            }
+            _ => None,
+        }
+    }
+
+    /// Numbers that are equal where the values of `expr` are, for those that are strings as well.
+    pub(super) fn told_apart(&self, expr: &Expr) -> Option<Values> {
+        if !is_string(&expr.data_type) {
+            return self.values(expr);
+        }
+        match &expr.node {
+            Node::Column(column) => {
+                let (sample, _) = self.of(*column)?;
+                let strings = sample.values().as_dictionary_opt::<UInt32Type>()?;
+                let number = |key: Option<u32>| key.map_or(f64::NAN, f64::from);
+                Some(strings.keys().iter().map(number).collect())
+            }
+            Node::PerDistinct { column, function } => {
+                let strings = cast(&self.per_string(*column, function)?, &DataType::Utf8).ok()?;
+                let mut numbers = HashMap::new();
+                let mut number = |string: Option<&str>| match string {
+                    None => f64::NAN,
+                    Some(string) => {
+                        let next = numbers.len() as f64;
+                        *numbers.entry(string.to_string()).or_insert(next)
+                    }
+                };
+                let strings = strings.as_string::<i32>();
+                Some(strings.iter().map(&mut number).collect())
+            }
             _ => None,
         }
     }
@@ -230,18 +281,15 @@ impl<'a> Sampled<'a> {
         floats(self.of(column)?.0.values())
     }
 
-    /// A function of strings, called once for each that the sample has and once for NULL.
-    fn per_string(&self, column: usize, function: &Arc<dyn PhysicalExpr>) -> Option<Values> {
+    /// What a function of strings makes of the rows' strings, called once for each that the sample has and once for NULL.
+    fn per_string(&self, column: usize, function: &Arc<dyn PhysicalExpr>) -> Option<ArrayRef> {
         let (sample, data_type) = self.of(column)?;
         let strings = sample.values().as_dictionary_opt::<UInt32Type>()?;
         let found = evaluate_strings(function, strings.values(), data_type).ok()?;
-        let found = floats(&cast(&found, &DataType::Float64).ok()?)?;
-        let (null, found) = found.split_last()?;
-        let value = |key: Option<u32>| match key {
-            None => Some(*null),
-            Some(key) => found.get(key as usize).copied(),
-        };
-        strings.keys().iter().map(value).collect()
+        // NULL's is the last.
+        let null = found.len().checked_sub(1)? as u32;
+        let places = strings.keys().iter().map(|key| key.unwrap_or(null));
+        take(&found, &UInt32Array::from_iter_values(places), None).ok()
     }
 }
 
@@ -262,34 +310,30 @@ fn believed(estimate: f64, found: f64, all: f64) -> f64 {
     }
 }
 
-/// The scan whose rows all columns of a condition over `rel` are of, and the condition over it.
-fn of_one_scan<'a>(rel: &'a Rel, condition: &Expr) -> Option<(&'a Rel, Expr)> {
-    let read = columns(condition);
-    let traced = read
-        .iter()
-        .map(|column| Some((*column, scanned(rel, *column)?)));
-    let traced: HashMap<usize, (&Rel, usize)> = traced.collect::<Option<_>>()?;
-    let (scan, _) = *traced.values().next()?;
-    let same = |(other, _): &(&Rel, usize)| std::ptr::eq(*other, scan);
-    let place = |column: usize| traced.get(&column).map_or(column, |(_, place)| *place);
-    traced
-        .values()
-        .all(same)
-        .then(|| (scan, renumber(condition, &place)))
-}
-
-/// The scan that a column of `rel` is read by, and its place there; `None` where it is computed, or NULL in rows without a match.
-fn scanned(rel: &Rel, column: usize) -> Option<(&Rel, usize)> {
+/// The scan whose rows all columns of expressions over `rel` are of, and the expressions over it; `None` where a column is computed of
+/// others than the scan's, or NULL in rows without a match.
+pub(super) fn of_one_scan<'a>(rel: &'a Rel, exprs: &[Expr]) -> Option<(&'a Rel, Vec<Expr>)> {
     match &rel.kind {
-        RelKind::Scan { .. } => Some((rel, column)),
-        RelKind::Filter { input, .. } | RelKind::Sort { input, .. } => scanned(input, column),
-        RelKind::Project { input, exprs } => scanned(input, as_column(exprs.get(column)?)?),
+        RelKind::Scan { .. } => {
+            let constant = exprs.iter().all(|expr| columns(expr).is_empty());
+            (!constant).then(|| (rel, exprs.to_vec()))
+        }
+        RelKind::Filter { input, .. } | RelKind::Sort { input, .. } => of_one_scan(input, exprs),
+        RelKind::Project {
+            input,
+            exprs: computed,
+        } => of_one_scan(input, &substitute_all(exprs, computed).ok()?),
         RelKind::Join(join) => {
             let n = join.left.columns.len();
+            let read: BTreeSet<usize> = exprs.iter().flat_map(columns).collect();
+            let (first, last) = (*read.first()?, *read.last()?);
             match join.kind {
                 JoinKind::Full => None,
-                _ if column < n => scanned(&join.left, column),
-                JoinKind::Inner => scanned(&join.right, column - n),
+                _ if last < n => of_one_scan(&join.left, exprs),
+                JoinKind::Inner if first >= n => {
+                    let of_right = |expr| renumber(expr, &|column| column - n);
+                    of_one_scan(&join.right, &exprs.iter().map(of_right).collect::<Vec<_>>())
+                }
                 _ => None,
             }
         }
@@ -334,7 +378,7 @@ fn binary(op: BinaryOp, a: f64, b: f64, real: bool) -> Option<f64> {
         BinaryOp::Modulo => a % b,
         BinaryOp::Eq => compared(a == b),
         BinaryOp::NotEq => compared(a != b),
-        BinaryOp::Lt => compared(a < b),
+        BinaryOp::Lt | BinaryOp::TotalLt => compared(a < b),
         BinaryOp::LtEq => compared(a <= b),
         BinaryOp::Gt => compared(a > b),
         BinaryOp::GtEq => compared(a >= b),
@@ -344,6 +388,27 @@ fn binary(op: BinaryOp, a: f64, b: f64, real: bool) -> Option<f64> {
         BinaryOp::Or => a + b,
         BinaryOp::IsNotDistinctFrom => truth(a == b || (a.is_nan() && b.is_nan())),
         BinaryOp::IsDistinctFrom => truth(a != b && known || a.is_nan() != b.is_nan()),
+        _ => return None,
+    })
+}
+
+/// What a function makes of floats; `None` when unknown here. NULL is NaN, as what is undefined.
+fn math(function: MathFunction, arguments: &[f64]) -> Option<f64> {
+    // Digits behind the point are a power of ten by now.
+    Some(match (function, arguments) {
+        (MathFunction::Abs, [x]) => x.abs(),
+        (MathFunction::Ceil, [x]) => x.ceil(),
+        (MathFunction::Exp, [x]) => x.exp(),
+        (MathFunction::Floor, [x]) => x.floor(),
+        (MathFunction::Ln, [x]) => x.ln(),
+        (MathFunction::Log10, [x]) => x.log10(),
+        (MathFunction::Log2, [x]) => x.log2(),
+        (MathFunction::Power, [x, y]) => x.powf(*y),
+        (MathFunction::Round, [x, scale]) => (x * scale).round() / scale,
+        (MathFunction::Signum, [x]) if *x == 0.0 => 0.0,
+        (MathFunction::Signum, [x]) => x.signum(),
+        (MathFunction::Sqrt, [x]) => x.sqrt(),
+        (MathFunction::Trunc, [x, scale]) => (x * scale).trunc() / scale,
         _ => return None,
     })
 }

@@ -539,3 +539,61 @@ async fn conditions_are_asked_of_samples() {
     let found = Estimator::new(&tables).estimate(&rel).rows;
     within(found, 7.0, 0.0, "v = 3 AND k < 50");
 }
+
+#[tokio::test]
+async fn groups_of_expressions_and_of_columns_that_go_together_are_seen_in_samples() {
+    let mut numbers = Numbers(11);
+    let values: Vec<f64> = (0..ROWS).map(|_| numbers.draw() * 2.0).collect();
+    let cities = numbers.zipf(ROWS, 3000, 0.0);
+    let tables = Tables::new(&[(
+        "t",
+        vec![
+            (
+                "f",
+                Arc::new(Float64Array::from_iter_values(values)) as ArrayRef,
+            ),
+            ("n", integers(numbers.zipf(ROWS, 30_000, 0.0))),
+            ("city", integers(cities.iter().map(|city| city % 300))),
+            (
+                "country",
+                integers(cities.iter().map(|city| city % 300 / 10)),
+            ),
+            (
+                "text",
+                Arc::new(StringArray::from_iter_values(
+                    cities.iter().map(|city| format!("{}-{city}", city % 7)),
+                )),
+            ),
+        ],
+    )]);
+    for (keys, share) in [
+        ("floor(f / 0.25) * 0.25", 0.0),
+        ("n % 10", 0.0),
+        ("city, country", 0.1),
+        ("substr(text, 1, 1)", 0.0),
+        (
+            "CASE WHEN n > 7 THEN 'many' WHEN n > 2 THEN 'some' END",
+            0.0,
+        ),
+        ("least(n, 5), greatest(n, 29995)", 0.5),
+        // Nothing is known of these but that there are many.
+        ("n", 0.05),
+        ("f", 0.05),
+        ("n, city", 0.2),
+    ] {
+        let rel = tables
+            .rel(&format!("SELECT {keys}, count(*) FROM t GROUP BY {keys}"))
+            .await;
+        let exact = tables
+            .count(&format!(
+                "SELECT count(*) FROM (SELECT {keys} FROM t GROUP BY {keys})"
+            ))
+            .await;
+        within(
+            Estimator::new(&tables).rows(&rel),
+            exact,
+            share + 1e-9,
+            keys,
+        );
+    }
+}

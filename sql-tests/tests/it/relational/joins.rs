@@ -186,6 +186,27 @@ fn several_in_a_row() {
     );
 }
 
+/// Equalities over several tables, and NULLs that are equal in one join alone.
+#[test]
+fn conditions_outlive_another_order() {
+    let fixture = fixture();
+    for (written, meant) in [
+        (
+            "SELECT a.id AS i, b.id AS j, c.id AS m FROM p a CROSS JOIN p b JOIN p c ON a.z = c.z AND a.k + b.k = c.k",
+            "SELECT a.id AS i, b.id AS j, c.id AS m FROM p a, p b, p c WHERE a.z = c.z AND a.k + b.k - c.k = 0",
+        ),
+        (
+            "SELECT a.id AS i, b.id AS j, c.id AS m FROM p a JOIN p c ON a.k IS NOT DISTINCT FROM c.k JOIN p b ON c.u = b.u",
+            "SELECT a.id AS i, b.id AS j, c.id AS m FROM p a, p b, p c WHERE (a.k = c.k OR a.k IS NULL AND c.k IS NULL) AND c.u = b.u",
+        ),
+    ] {
+        let expected = fixture.expect(meant);
+        let run = fixture.run(written);
+        let run = run.unwrap_or_else(|error| panic!("{written}: {error}"));
+        assert_eq!(expected.difference(&run), None, "{written}");
+    }
+}
+
 #[test]
 fn using_and_natural() {
     let fixture = fixture();
