@@ -12,21 +12,25 @@ use datafusion::optimizer::{AnalyzerRule, ApplyOrder, Optimizer, OptimizerConfig
 use crate::dependencies::WithDependencies;
 use crate::kept_conditions::KeptConditions;
 use crate::{
-    AggregateOrders, Decorrelation, Durations, Multisets, StructNulls, SubqueryNulls, WindowFilters,
+    AggregateOrders, Decorrelation, Durations, Minutes, Multisets, StructNulls, SubqueryNulls,
+    WindowFilters,
 };
 
 /// The rules of a session with a device. They come behind DataFusion's own.
-pub fn rules() -> [Arc<dyn AnalyzerRule + Send + Sync>; 7] {
-    let [sets, orders, durations, fields, subqueries, nulls] = rules_of_answers();
+pub fn rules() -> [Arc<dyn AnalyzerRule + Send + Sync>; 8] {
+    let [sets, orders, minutes, durations, fields, subqueries, nulls] = rules_of_answers();
     let filters = Arc::new(WindowFilters);
-    [filters, sets, orders, durations, fields, subqueries, nulls]
+    [
+        filters, sets, orders, minutes, durations, fields, subqueries, nulls,
+    ]
 }
 
 /// Those among them that decide what is answered: where DataFusion refuses, or answers what SQL does not say.
-pub fn rules_of_answers() -> [Arc<dyn AnalyzerRule + Send + Sync>; 6] {
+pub fn rules_of_answers() -> [Arc<dyn AnalyzerRule + Send + Sync>; 7] {
     [
         Arc::new(Multisets),
         Arc::new(AggregateOrders),
+        Arc::new(Minutes),
         Arc::new(Durations),
         Arc::new(StructNulls),
         Arc::new(Decorrelation),

@@ -7,7 +7,7 @@ use warpline_gpu::expr::{Expr, Node};
 use super::Estimator;
 use super::column::{ColumnEstimate, combinations};
 use super::sampled::{Sampled, of_one_scan};
-use crate::rel::{Rel, RelKind, RelRef};
+use crate::rel::RelRef;
 
 /// Of so few groups there is no need to know the number better.
 const FEW: f64 = 64.0;
@@ -21,8 +21,7 @@ impl Estimator<'_> {
         let rows = self.rows(rel);
         let key = |key: &Expr| {
             let mut column = self.of_expr(rel, key);
-            let computed = !matches!(key.node, Node::Column(_) | Node::Literal(_));
-            if (computed || is_computed(rel, key)) && column.distinct > FEW {
+            if column.distinct > FEW {
                 let shown = self.shown(rel, std::slice::from_ref(key));
                 column.distinct = column.distinct.min(shown.unwrap_or(f64::INFINITY));
             }
@@ -42,24 +41,20 @@ impl Estimator<'_> {
     /// The combinations of values of `keys`, which must be of one table; `None` where a sample of it cannot tell.
     fn shown(&self, rel: &RelRef, keys: &[Expr]) -> Option<f64> {
         let (scan, keys) = of_one_scan(rel, keys)?;
+        if let [one] = &keys[..]
+            && matches!(one.node, Node::Column(_))
+        {
+            // Statistics of all rows know better.
+            return None;
+        }
         self.sampled(scan)?.groups(&keys)
     }
 }
 
-/// Whether a projection right below computes `key`.
-fn is_computed(rel: &Rel, key: &Expr) -> bool {
-    match (&rel.kind, &key.node) {
-        (RelKind::Project { exprs, .. }, Node::Column(column)) => exprs
-            .get(*column)
-            .is_some_and(|e| !matches!(e.node, Node::Column(_) | Node::Literal(_))),
-        _ => false,
-    }
-}
-
 impl Sampled<'_> {
-    /// The combinations of values of `keys` in the table: those that the sample has, where those that one row alone has stand for more, as
-    /// many as cannot be ruled out (GEE of Charikar et al., Towards Estimation Error Guarantees for Distinct Values, PODS 2000,
-    /// section 4). `None` where many are alone.
+    /// The combinations of values of `keys` in the table: those that the sample has, where those that one row alone has stand for more,
+    /// as many as cannot be ruled out (GEE of Charikar et al., Towards Estimation Error Guarantees for Distinct Values, PODS 2000).
+    /// `None` where many are alone.
     fn groups(&self, keys: &[Expr]) -> Option<f64> {
         let mut groups = vec![0u32; self.rows];
         for key in keys {
