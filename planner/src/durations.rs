@@ -6,16 +6,15 @@
 
 use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit, TimeUnit};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     Between, BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, Operator, lit, when,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
 
+use crate::logical_rules::with_parts;
 use crate::translate::nanoseconds_of;
 
 /// The rule of the analyzer that compares durations as durations. It comes after the types are known.
@@ -29,36 +28,12 @@ impl Durations {
 
 impl AnalyzerRule for Durations {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        let rewritten = plan.transform_up_with_subqueries(|node| {
-            if !makes_intervals(&node)? {
-                return Ok(Transformed::no(node));
-            }
-            let schema = merge_schema(&node.inputs());
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let rewritten = expr.transform_up(|part| Ok(comparison(part, &schema)))?;
-                Ok(rewritten.update_data(|expr| name.restore(expr)))
-            })
-        })?;
-        Ok(rewritten.data)
+        with_parts(plan, |part| as_interval(part).is_some(), comparison)
     }
 
     fn name(&self) -> &str {
         Self::NAME
     }
-}
-
-fn makes_intervals(node: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    node.apply_expressions(|expr| {
-        found |= expr.exists(|part| Ok(as_interval(part).is_some()))?;
-        Ok(match found {
-            true => TreeNodeRecursion::Stop,
-            false => TreeNodeRecursion::Continue,
-        })
-    })?;
-    Ok(found)
 }
 
 /// What an expression makes an interval of.

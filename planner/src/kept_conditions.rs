@@ -10,7 +10,7 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{NullEquality, Result};
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, Filter, Join, JoinType, LogicalPlan, Operator, utils::conjunction,
+    Expr, Filter, Join, JoinType, LogicalPlan, Operator, binary_expr, utils::conjunction,
 };
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
@@ -48,15 +48,13 @@ impl OptimizerRule for KeptConditions {
         let rewritten = self.rule.rewrite(below.data, config)?;
         let mut plan = rewritten.data;
         let mut kept = Joins::default();
-        kept.add(without_rows(&plan));
+        kept.add(below_conditions(&plan));
         let lost = joins.keys.into_iter().filter(|key| !kept.has(key));
         let op = match nulls {
             NullEquality::NullEqualsNothing => Operator::Eq,
             NullEquality::NullEqualsNull => Operator::IsNotDistinctFrom,
         };
-        let lost = lost.map(|(left, right)| {
-            Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
-        });
+        let lost = lost.map(|(left, right)| binary_expr(left, op, right));
         if let Some(condition) = conjunction(lost) {
             plan = LogicalPlan::Filter(Filter::try_new(condition, Arc::new(plan))?);
         }
@@ -96,7 +94,7 @@ struct Joins {
     keys: Vec<(Expr, Expr)>,
     /// How the first of them treats NULL.
     nulls: Option<NullEquality>,
-    /// Whether another with keys does so differently.
+    /// Whether another does so differently.
     differ: bool,
 }
 
@@ -125,11 +123,11 @@ fn as_inner_join(plan: &LogicalPlan) -> Option<&Join> {
     }
 }
 
-/// What the rule puts its filter and projection above.
-fn without_rows(plan: &LogicalPlan) -> &LogicalPlan {
+/// What is below the filter and the projection that the rule puts above its joins.
+fn below_conditions(plan: &LogicalPlan) -> &LogicalPlan {
     match plan {
-        LogicalPlan::Filter(filter) => without_rows(&filter.input),
-        LogicalPlan::Projection(projection) => without_rows(&projection.input),
+        LogicalPlan::Filter(filter) => below_conditions(&filter.input),
+        LogicalPlan::Projection(projection) => below_conditions(&projection.input),
         other => other,
     }
 }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
 use datafusion::functions::core::file_row_index::FileRowIndexFunc;
 use datafusion::functions::core::input_file_name::InputFileNameFunc;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::{AnalyzerRule, ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 
@@ -103,21 +105,51 @@ fn any_node(plan: &LogicalPlan) -> Result<bool> {
 }
 
 fn asks_for_files(node: &LogicalPlan) -> Result<bool> {
-    let mut asks = false;
+    any_part(node, &|part| {
+        let Expr::ScalarFunction(call) = part else {
+            return false;
+        };
+        let function = call.func.inner();
+        function.is::<FileRowIndexFunc>() || function.is::<InputFileNameFunc>()
+    })
+}
+
+/// A plan, of the expressions of which `change` makes others, part by part, where there is a part that `concerns` it. It is given what the
+/// columns of a part are of. Outputs are called as before.
+///
+/// # Errors
+/// What DataFusion reports of a plan that does not fit together.
+pub(crate) fn with_parts(
+    plan: LogicalPlan,
+    concerns: impl Fn(&Expr) -> bool,
+    change: impl Fn(Expr, &DFSchema) -> Transformed<Expr>,
+) -> Result<LogicalPlan> {
+    let rewritten = plan.transform_up_with_subqueries(|node| {
+        if !any_part(&node, &concerns)? {
+            return Ok(Transformed::no(node));
+        }
+        let schema = merge_schema(&node.inputs());
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let rewritten = expr.transform_up(|part| Ok(change(part, &schema)))?;
+            Ok(rewritten.update_data(|expr| name.restore(expr)))
+        })
+    })?;
+    Ok(rewritten.data)
+}
+
+/// Whether `found` holds for some part of a node's expressions.
+fn any_part(node: &LogicalPlan, found: &impl Fn(&Expr) -> bool) -> Result<bool> {
+    let mut any = false;
     node.apply_expressions(|expr| {
-        asks |= expr.exists(|part| {
-            let Expr::ScalarFunction(call) = part else {
-                return Ok(false);
-            };
-            let function = call.func.inner();
-            Ok(function.is::<FileRowIndexFunc>() || function.is::<InputFileNameFunc>())
-        })?;
-        Ok(match asks {
+        any |= expr.exists(|part| Ok(found(part)))?;
+        Ok(match any {
             true => TreeNodeRecursion::Stop,
             false => TreeNodeRecursion::Continue,
         })
     })?;
-    Ok(asks)
+    Ok(any)
 }
 
 /// Is it the name of a rule of the analyzer of ours?

@@ -6,11 +6,11 @@
 use arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{Cast, Expr, LogicalPlan, TryCast};
+use datafusion::common::tree_node::Transformed;
+use datafusion::logical_expr::{Cast, Expr, LogicalPlan, TryCast, lit};
 use datafusion::optimizer::AnalyzerRule;
-use datafusion::scalar::ScalarValue;
+
+use crate::logical_rules::with_parts;
 
 /// The rule of the analyzer that gives such constants their seconds. It comes after the types are known.
 #[derive(Debug, Default)]
@@ -18,18 +18,8 @@ pub struct Minutes;
 
 impl AnalyzerRule for Minutes {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        let rewritten = plan.transform_up_with_subqueries(|node| {
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let rewritten = expr.transform_up(|part| Ok(with_seconds(part)))?;
-                Ok(match rewritten.transformed {
-                    true => rewritten.update_data(|expr| name.restore(expr)),
-                    false => rewritten,
-                })
-            })
-        })?;
-        Ok(rewritten.data)
+        let concerns = |part: &Expr| full_text(part).is_some();
+        with_parts(plan, concerns, |part, _| with_seconds(part))
     }
 
     fn name(&self) -> &str {
@@ -38,30 +28,34 @@ impl AnalyzerRule for Minutes {
 }
 
 fn with_seconds(mut expr: Expr) -> Transformed<Expr> {
-    let (Expr::Cast(Cast { expr: value, field }) | Expr::TryCast(TryCast { expr: value, field })) =
-        &mut expr
-    else {
-        return Transformed::no(expr);
-    };
-    if !matches!(field.data_type(), DataType::Timestamp(..)) {
-        return Transformed::no(expr);
-    }
-    let Expr::Literal(
-        ScalarValue::Utf8(Some(text))
-        | ScalarValue::Utf8View(Some(text))
-        | ScalarValue::LargeUtf8(Some(text)),
-        _,
-    ) = value.as_mut()
-    else {
-        return Transformed::no(expr);
-    };
-    match in_full(text) {
-        Some(full) => {
-            *text = full;
+    match (full_text(&expr), &mut expr) {
+        (
+            Some(full),
+            Expr::Cast(Cast { expr: value, .. }) | Expr::TryCast(TryCast { expr: value, .. }),
+        ) => {
+            **value = lit(full);
             Transformed::yes(expr)
         }
-        None => Transformed::no(expr),
+        _ => Transformed::no(expr),
     }
+}
+
+/// The constant of a cast to a timestamp, with the seconds that it lacks.
+fn full_text(expr: &Expr) -> Option<String> {
+    let (Expr::Cast(Cast { expr: value, field }) | Expr::TryCast(TryCast { expr: value, field })) =
+        expr
+    else {
+        return None;
+    };
+    let Expr::Literal(constant, _) = value.as_ref() else {
+        return None;
+    };
+    let is_timestamp = matches!(field.data_type(), DataType::Timestamp(..));
+    constant
+        .try_as_str()
+        .flatten()
+        .filter(|_| is_timestamp)
+        .and_then(in_full)
 }
 
 /// `2024-03-01 12:00` and what follows, such as a zone, with seconds; `None` of any other text.

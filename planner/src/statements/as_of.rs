@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
-use crate::statements::syntax::{always, both, normal, query};
+use crate::statements::syntax::{always, both, normal, path_of, query};
 
 /// Whether planning failed for such a join.
 pub(crate) fn is_unsupported(error: &DataFusionError) -> bool {
@@ -159,7 +159,7 @@ fn all_lateral(tables: &mut TableWithJoins) -> bool {
         changed |= inner(&mut tables.joins[at].relation);
         // The table that the columns of USING are of is named only where there is one.
         let left = match at {
-            0 => name_of(&tables.relation),
+            0 => path_of(&tables.relation).and_then(|mut path| path.pop()),
             _ => None,
         };
         if let Some(join) = lateral(&tables.joins[at], left.as_ref()) {
@@ -179,7 +179,7 @@ fn lateral(join: &Join, left: Option<&Ident>) -> Option<Join> {
     else {
         return None;
     };
-    let name = name_of(&join.relation)?;
+    let name = path_of(&join.relation)?.pop()?;
     let Expr::BinaryOp {
         left: one,
         op,
@@ -236,20 +236,6 @@ fn lateral(join: &Join, left: Option<&Ident>) -> Option<Join> {
             false => JoinOperator::LeftOuter(outside),
         },
     })
-}
-
-/// What the columns of a table are said to be of.
-fn name_of(table: &TableFactor) -> Option<Ident> {
-    match table {
-        TableFactor::Table {
-            alias: Some(alias), ..
-        }
-        | TableFactor::Derived {
-            alias: Some(alias), ..
-        } => Some(alias.name.clone()),
-        TableFactor::Table { name, .. } => name.0.last()?.as_ident().cloned(),
-        _ => None,
-    }
 }
 
 /// Is an expression said to be a column of a table?

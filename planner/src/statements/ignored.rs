@@ -18,8 +18,8 @@ use datafusion::sql::sqlparser::ast::{
 use crate::statements::same_names;
 use crate::statements::syntax::{always, both, derived, function_name, lateral, of_output};
 
-/// Puts such clauses in other words: `FROM t` without SELECT, `PREWHERE`, `GROUP BY … WITH ROLLUP` and `CUBE`, `TABLESAMPLE`; and joins by other names: `CROSS APPLY`,
-/// `OUTER APPLY`, `SEMI JOIN`, `ANTI JOIN`, `STRAIGHT_JOIN`, `CROSS JOIN … ON`. Whether there were any.
+/// Puts such clauses in other words: `FROM t` without SELECT, `PREWHERE`, `GROUP BY … WITH ROLLUP` and `CUBE`, `TABLESAMPLE`; and joins by
+/// other names: `CROSS APPLY`, `OUTER APPLY`, `SEMI JOIN`, `ANTI JOIN`, `STRAIGHT_JOIN`, `CROSS JOIN … ON`. Whether there were any.
 pub(crate) fn heeded(statement: &mut Statement) -> bool {
     let mut clauses = Clauses { changed: false };
     let _: ControlFlow<()> = VisitMut::visit(statement, &mut clauses);

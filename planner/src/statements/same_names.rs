@@ -6,11 +6,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Ident, ObjectName, ObjectNamePart, Query, Select, Statement, TableFactor, VisitMut, VisitorMut,
-    With,
+    Ident, ObjectNamePart, Query, Select, Statement, TableFactor, VisitMut, VisitorMut, With,
 };
 
-use crate::statements::syntax::normal;
+use crate::statements::syntax::{normal, path_of};
 
 /// Names the schema of tables beside others of their names; whether any needed it.
 pub(crate) fn with_schemas(statement: &mut Statement, schema: &str) -> bool {
@@ -39,77 +38,65 @@ impl VisitorMut for Queries<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        let mut in_schemas = Vec::new();
-        for_each_table(select, &mut |table| {
-            if let Some((name, true)) = called(table) {
-                in_schemas.push(name);
-            }
-        });
+        let (_, in_schemas) = names(select);
         if in_schemas.is_empty() {
             return ControlFlow::Continue(());
         }
-        for_each_table(select, &mut |table| {
+        let joined = select.from.iter_mut().flat_map(|from| {
+            let others = from.joins.iter_mut().map(|join| &mut join.relation);
+            std::iter::once(&mut from.relation).chain(others)
+        });
+        for table in joined {
             let Some((name, false)) = called(table) else {
-                return;
+                continue;
             };
-            if !in_schemas.contains(&name) || self.with.contains(&name) {
-                return;
-            }
             if let TableFactor::Table {
                 name: path,
                 alias: None,
                 ..
             } = table
+                && in_schemas.contains(&name)
+                && !self.with.contains(&name)
             {
                 let schema = ObjectNamePart::Identifier(Ident::with_quote('"', self.schema));
                 path.0.insert(0, schema);
                 self.changed = true;
             }
-        });
+        }
         ControlFlow::Continue(())
     }
 }
 
 /// A name that two tables of a query have, one of them with its schema and the other as an alias or in WITH.
 pub(crate) fn repeated(select: &Select) -> Option<String> {
-    let mut select = select.clone();
-    let (mut plain, mut in_schemas) = (Vec::new(), Vec::new());
-    for_each_table(&mut select, &mut |table| match called(table) {
-        Some((name, true)) => in_schemas.push(name),
-        Some((name, false)) => plain.push(name),
-        None => {}
-    });
+    let (plain, in_schemas) = names(select);
     plain.into_iter().find(|name| in_schemas.contains(name))
 }
 
-/// What a table is called, and whether that is by its schema.
-fn called(table: &TableFactor) -> Option<(String, bool)> {
-    match table {
-        TableFactor::Table {
-            name: ObjectName(path),
-            alias: None,
-            args: None,
-            ..
-        } => match path.last()? {
-            ObjectNamePart::Identifier(name) => Some((normal(name).into_owned(), path.len() > 1)),
-            ObjectNamePart::Function(_) => None,
-        },
-        TableFactor::Table { alias, .. }
-        | TableFactor::Derived { alias, .. }
-        | TableFactor::UNNEST { alias, .. } => {
-            Some((normal(&alias.as_ref()?.name).into_owned(), false))
-        }
-        _ => None,
-    }
+/// What the tables of a query are called, without a schema and with one.
+fn names(select: &Select) -> (Vec<String>, Vec<String>) {
+    let tables = select.from.iter().flat_map(|from| {
+        let others = from.joins.iter().map(|join| &join.relation);
+        std::iter::once(&from.relation).chain(others)
+    });
+    let (with_schema, plain): (Vec<_>, Vec<_>) =
+        tables.filter_map(called).partition(|(_, schema)| *schema);
+    let alone = |names: Vec<(String, bool)>| names.into_iter().map(|(name, _)| name).collect();
+    (alone(plain), alone(with_schema))
 }
 
-fn for_each_table(select: &mut Select, found: &mut dyn FnMut(&mut TableFactor)) {
-    for from in &mut select.from {
-        found(&mut from.relation);
-        from.joins
-            .iter_mut()
-            .for_each(|join| found(&mut join.relation));
+/// What a table is called, and whether that is by its schema. Functions are in none.
+fn called(table: &TableFactor) -> Option<(String, bool)> {
+    if let TableFactor::Table {
+        alias: None,
+        args: Some(_),
+        ..
+    } = table
+    {
+        return None;
     }
+    let path = path_of(table)?;
+    Some((normal(path.last()?).into_owned(), path.len() > 1))
 }
 
 fn names_of(with: &With) -> Vec<String> {

@@ -39,8 +39,8 @@ const DIFFERENCE: &str = "CASE lower($1) \
          WHEN 'hour' THEN CAST((date_part('epoch', date_trunc('hour', CAST($3 AS TIMESTAMP))) - date_part('epoch', date_trunc('hour', CAST($2 AS TIMESTAMP)))) / 3600 AS BIGINT) \
          WHEN 'minute' THEN CAST((date_part('epoch', date_trunc('minute', CAST($3 AS TIMESTAMP))) - date_part('epoch', date_trunc('minute', CAST($2 AS TIMESTAMP)))) / 60 AS BIGINT) \
          WHEN 'second' THEN CAST(date_part('epoch', date_trunc('second', CAST($3 AS TIMESTAMP))) - date_part('epoch', date_trunc('second', CAST($2 AS TIMESTAMP))) AS BIGINT) \
-         WHEN 'millisecond' THEN CAST(CAST(date_trunc('millisecond', CAST($3 AS TIMESTAMP)) AS BIGINT) / 1000000 - CAST(date_trunc('millisecond', CAST($2 AS TIMESTAMP)) AS BIGINT) / 1000000 AS BIGINT) \
-         WHEN 'microsecond' THEN CAST(CAST(date_trunc('microsecond', CAST($3 AS TIMESTAMP)) AS BIGINT) / 1000 - CAST(date_trunc('microsecond', CAST($2 AS TIMESTAMP)) AS BIGINT) / 1000 AS BIGINT) \
+         WHEN 'millisecond' THEN CAST(date_trunc('millisecond', CAST($3 AS TIMESTAMP)) AS BIGINT) / 1000000 - CAST(date_trunc('millisecond', CAST($2 AS TIMESTAMP)) AS BIGINT) / 1000000 \
+         WHEN 'microsecond' THEN CAST(date_trunc('microsecond', CAST($3 AS TIMESTAMP)) AS BIGINT) / 1000 - CAST(date_trunc('microsecond', CAST($2 AS TIMESTAMP)) AS BIGINT) / 1000 \
          END";
 
 /// A name, how many arguments, and what it is of these. `DISTINCT`, `FILTER`, `OVER` and an order are those of the call.

@@ -36,6 +36,19 @@ pub(crate) fn relation(text: &str) -> Option<TableFactor> {
     Some(select.from.pop()?.relation)
 }
 
+/// What a table is called in its query: its alias, or its name with the schema, where that is said.
+pub(crate) fn path_of(table: &TableFactor) -> Option<Vec<Ident>> {
+    match table {
+        TableFactor::Table {
+            name, alias: None, ..
+        } => name.0.iter().map(|part| part.as_ident().cloned()).collect(),
+        TableFactor::Table { alias, .. }
+        | TableFactor::Derived { alias, .. }
+        | TableFactor::UNNEST { alias, .. } => Some(vec![alias.as_ref()?.name.clone()]),
+        _ => None,
+    }
+}
+
 /// The same table, which sees those to the left of it.
 pub(crate) fn lateral(mut table: TableFactor) -> TableFactor {
     if let TableFactor::Derived { lateral, .. } | TableFactor::Function { lateral, .. } = &mut table

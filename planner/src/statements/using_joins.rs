@@ -9,11 +9,11 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExcludeSelectItem, Expr, GroupByExpr, Ident, Join, JoinConstraint,
     JoinOperator, ObjectName, ObjectNamePart, OrderBy, OrderByKind, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, VisitMut, VisitorMut,
+    SelectItemQualifiedWildcardKind, SetExpr, Statement, VisitMut, VisitorMut,
     WildcardAdditionalOptions,
 };
 
-use crate::statements::syntax::{both, expression, normal};
+use crate::statements::syntax::{both, expression, normal, path_of};
 
 /// Names such columns by tables in all queries of a statement that need it; whether any did.
 pub(crate) fn by_tables(statement: &mut Statement) -> bool {
@@ -70,14 +70,14 @@ fn rewritten(select: &mut Select, order: Option<&mut OrderBy>) -> bool {
     let mut merged: Vec<Merged> = Vec::new();
     let mut tables: Vec<Path> = Vec::new();
     for from in &mut from {
-        let Some(first) = named(&from.relation) else {
+        let Some(first) = path_of(&from.relation) else {
             return false;
         };
         // Columns of one name in tables beside each other are not one.
         let mut own: Vec<Merged> = Vec::new();
         let mut left = vec![first];
         for join in &mut from.joins {
-            let Some(table) = named(&join.relation) else {
+            let Some(table) = path_of(&join.relation) else {
                 return false;
             };
             if merge(join, &table, &left, &mut own).is_none() {
@@ -198,19 +198,6 @@ pub(crate) fn constraint(join: &mut Join) -> Option<&mut JoinConstraint> {
         | JoinOperator::Right(on)
         | JoinOperator::RightOuter(on)
         | JoinOperator::FullOuter(on) => Some(on),
-        _ => None,
-    }
-}
-
-fn named(table: &TableFactor) -> Option<Path> {
-    match table {
-        TableFactor::Table { name, alias, .. } => match alias {
-            Some(alias) => Some(vec![alias.name.clone()]),
-            None => name.0.iter().map(|part| part.as_ident().cloned()).collect(),
-        },
-        TableFactor::Derived { alias, .. } | TableFactor::UNNEST { alias, .. } => {
-            Some(vec![alias.as_ref()?.name.clone()])
-        }
         _ => None,
     }
 }
