@@ -21,6 +21,7 @@ use warpline_gpu::exec::{GpuFragmentExec, TimeLimitExec};
 use warpline_gpu::tables::InputExec;
 use warpline_planner::decorrelate::{LAST_KNOWN, ONE_ROW, last_known, one_row};
 use warpline_planner::interval_product::{self, interval_product};
+use warpline_planner::regexp_split;
 use warpline_planner::structs;
 use warpline_planner::{CpuOperator, PlacementReportExec, WarplineConfig};
 use warpline_planner::{age, ordered_set};
@@ -295,6 +296,7 @@ impl PhysicalExtensionCodec for WarplineCodec {
             ONE_ROW => return Ok(one_row()),
             interval_product::NAME => return Ok(interval_product()),
             age::NAME => return Ok(age::age()),
+            regexp_split::NAME => return Ok(regexp_split::regexp_split()),
             _ => {}
         }
         if let Some(function) = structs::function(name) {

@@ -36,6 +36,7 @@ pub mod order;
 pub mod ordered_set;
 pub mod placement;
 pub mod reason;
+pub mod regexp_split;
 pub mod rel;
 pub mod size;
 pub mod statements;

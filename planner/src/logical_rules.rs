@@ -1,5 +1,6 @@
 //! The rules of logical plans: what a physical plan would hide, or not be made of.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -43,7 +44,9 @@ pub fn rules_of_answers() -> [Arc<dyn AnalyzerRule + Send + Sync>; 7] {
 /// DataFusion's rules of the optimizer. Those that take leaves of expressions out, down to their table, do so for what only the scan
 /// of a file knows, its name and the numbers of its rows. Fields of structs stay where they are: some queries have no plan otherwise
 /// (`No field named "upper(__datafusion_extracted_2)"`), and fragments find the fields there. Those that ask which columns determine others
-/// are told what holds ([`crate::dependencies`]), and the one that joins in another order loses no condition ([`crate::kept_conditions`]).
+/// are told what holds ([`crate::dependencies`]), the one that joins in another order loses no condition ([`crate::kept_conditions`]), the one
+/// that drops group keys which others determine leaves alone what it cannot name, and the one that groups by what is distinct what would be of
+/// another type.
 pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let rules = Optimizer::new().rules.into_iter();
     rules
@@ -53,6 +56,8 @@ pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
                     Arc::new(WhereFilesAreAsked { rule })
                 }
                 "eliminate_cross_join" => Arc::new(KeptConditions { rule }),
+                "eliminate_group_by_constant" => Arc::new(WhereKeysHaveNames { rule }),
+                "single_distinct_aggregation_to_group_by" => Arc::new(OfTheSameTypes { rule }),
                 name if WithDependencies::asks(name) => Arc::new(WithDependencies { rule }),
                 _ => rule,
             }
@@ -89,6 +94,76 @@ impl OptimizerRule for WhereFilesAreAsked {
             true => self.rule.rewrite(plan, config),
             false => Ok(Transformed::no(plan)),
         }
+    }
+}
+
+/// The rule that drops group keys which others determine, for aggregations whose columns have names of their own: a cast is called what is
+/// cast, and the projection that computes the key again may not have `a` and `CAST(a AS BIGINT)` beside each other.
+#[derive(Debug)]
+struct WhereKeysHaveNames {
+    rule: Arc<dyn OptimizerRule + Send + Sync>,
+}
+
+impl OptimizerRule for WhereKeysHaveNames {
+    fn name(&self) -> &str {
+        self.rule.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.rule.apply_order()
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        if let LogicalPlan::Aggregate(aggregate) = &plan {
+            let mut names = HashSet::new();
+            let columns = aggregate.group_expr.iter().chain(&aggregate.aggr_expr);
+            let named = |column: &Expr| names.insert(column.schema_name().to_string());
+            if !columns.map(named).all(|new| new) {
+                return Ok(Transformed::no(plan));
+            }
+        }
+        self.rule.rewrite(plan, config)
+    }
+}
+
+/// The rule that groups twice for the sake of one DISTINCT, where all columns keep their types: the sum of sums of decimals has ten digits more
+/// than the sum, and what was to be compared with that no longer can be.
+#[derive(Debug)]
+struct OfTheSameTypes {
+    rule: Arc<dyn OptimizerRule + Send + Sync>,
+}
+
+impl OptimizerRule for OfTheSameTypes {
+    fn name(&self) -> &str {
+        self.rule.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.rule.apply_order()
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let LogicalPlan::Aggregate(aggregate) = &plan else {
+            return Ok(Transformed::no(plan));
+        };
+        let before = aggregate.clone();
+        let rewritten = self.rule.rewrite(plan, config)?;
+        let fields = rewritten.data.schema().fields().iter();
+        let same = fields
+            .zip(before.schema.fields())
+            .all(|(new, old)| new.data_type() == old.data_type());
+        Ok(match same {
+            true => rewritten,
+            false => Transformed::no(LogicalPlan::Aggregate(before)),
+        })
     }
 }
 

@@ -4,16 +4,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, StringArray, new_null_array};
-use arrow::compute::concat;
+use arrow::array::{Array, ArrayRef, RecordBatch, StringArray, UInt32Array, new_null_array};
+use arrow::compute::{concat, take};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::physical_expr::PhysicalExpr;
 
 use crate::column::{as_logical, map};
 use crate::error::{GpuError, Result};
+use crate::expr::faults::function_may_fault;
 
 /// Strings that one thread evaluates at a time.
 const EVALUATED: usize = 1 << 18;
+
+/// Strings of one thread for which an expression may fail: each is found by halving.
+const MOST_FAILED: usize = 1 << 12;
 
 /// The expression, with strings of `data_type` as its column 0, over each of `values`, then over NULL; many in parts, on all cores.
 ///
@@ -25,21 +29,113 @@ pub fn evaluate_strings(
     data_type: &DataType,
 ) -> Result<ArrayRef> {
     let start = Instant::now();
-    let parts = (0..values.len()).step_by(EVALUATED);
-    let parts = parts.map(|start| values.slice(start, EVALUATED.min(values.len() - start)));
-    let parts = parts.chain([one_null(data_type)?]);
-    let results = map(parts.collect(), |part| {
+    let results = map(parts(values, data_type)?, |part| {
         evaluate_part(function, part, data_type)
     })?;
     let results = results.into_iter().collect::<Result<Vec<_>>>()?;
-    let results: Vec<&dyn Array> = results.iter().map(|part| &**part).collect();
-    let results = concat(&results)?;
+    let results = in_one(&results)?;
     log::debug!(
         "{function} of {} strings took {:.0?}",
         values.len(),
         start.elapsed()
     );
     Ok(results)
+}
+
+/// What [`evaluate_strings`] yields, and for which of the values, with NULL behind them, the expression fails: these have another one's result.
+/// `None` where it never does.
+///
+/// # Errors
+/// [`GpuError::Unsupported`] where it fails for too many, or is none of which [`function_may_fault`] knows that it can.
+pub(crate) fn evaluate_fallible(
+    function: &Arc<dyn PhysicalExpr>,
+    values: &ArrayRef,
+    data_type: &DataType,
+) -> Result<(ArrayRef, Option<Vec<bool>>)> {
+    let error = match evaluate_strings(function, values, data_type) {
+        Ok(results) => return Ok((results, None)),
+        Err(error) => error,
+    };
+    if !matches!(error, GpuError::Unsupported(_)) || !function_may_fault(function) {
+        return Err(error);
+    }
+    let found = map(parts(values, data_type)?, |part| {
+        let mut found = Found::default();
+        found.add(function, part, data_type)?;
+        Ok(found)
+    })?;
+    let found = found.into_iter().collect::<Result<Vec<_>>>()?;
+    let fails: Vec<bool> = found.iter().flat_map(|part| part.fails.clone()).collect();
+    let Some(stand_in) = fails.iter().position(|fails| !fails) else {
+        return Err(error);
+    };
+    let results: Vec<ArrayRef> = found.into_iter().flat_map(|part| part.results).collect();
+    let places = fails.iter().enumerate();
+    let places = places.map(|(place, fails)| if *fails { stand_in } else { place } as u32);
+    let results = take(
+        &in_one(&results)?,
+        &UInt32Array::from_iter_values(places),
+        None,
+    )?;
+    Ok((results, Some(fails)))
+}
+
+/// The values in parts, and NULL.
+fn parts(values: &ArrayRef, data_type: &DataType) -> Result<Vec<ArrayRef>> {
+    let parts = (0..values.len()).step_by(EVALUATED);
+    let parts = parts.map(|start| values.slice(start, EVALUATED.min(values.len() - start)));
+    Ok(parts.chain([one_null(data_type)?]).collect())
+}
+
+fn in_one(parts: &[ArrayRef]) -> Result<ArrayRef> {
+    let parts: Vec<&dyn Array> = parts.iter().map(|part| &**part).collect();
+    Ok(concat(&parts)?)
+}
+
+/// Results, and which values have none: their places hold NULLs.
+#[derive(Default)]
+struct Found {
+    results: Vec<ArrayRef>,
+    fails: Vec<bool>,
+    failed: usize,
+}
+
+impl Found {
+    /// Adds the results of a part. Where it fails as a whole its halves are tried.
+    fn add(
+        &mut self,
+        function: &Arc<dyn PhysicalExpr>,
+        part: ArrayRef,
+        data_type: &DataType,
+    ) -> Result<()> {
+        let rows = part.len();
+        match evaluate_part(function, Arc::clone(&part), data_type) {
+            Ok(results) => {
+                self.results.push(results);
+                self.fails.resize(self.fails.len() + rows, false);
+            }
+            Err(_) if rows > 1 => {
+                let half = rows / 2;
+                self.add(function, part.slice(0, half), data_type)?;
+                self.add(function, part.slice(half, rows - half), data_type)?;
+            }
+            Err(error) if self.failed == MOST_FAILED => return Err(error),
+            Err(_) => {
+                let results = match function.data_type(&one_column(data_type))? {
+                    DataType::Dictionary(_, value) => *value,
+                    other => other,
+                };
+                self.results.push(new_null_array(&results, 1));
+                self.fails.push(true);
+                self.failed += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn one_column(data_type: &DataType) -> Schema {
+    Schema::new(vec![Field::new("value", data_type.clone(), true)])
 }
 
 /// One NULL. A dictionary has a value beside it: kernels of arrow panic over one without any.
@@ -58,11 +154,8 @@ fn evaluate_part(
     data_type: &DataType,
 ) -> Result<ArrayRef> {
     let input = as_logical(input, data_type)?;
-    let schema = Schema::new(vec![Field::new("value", data_type.clone(), true)]);
-    evaluate_batch(
-        function,
-        &RecordBatch::try_new(Arc::new(schema), vec![input])?,
-    )
+    let schema = Arc::new(one_column(data_type));
+    evaluate_batch(function, &RecordBatch::try_new(schema, vec![input])?)
 }
 
 /// The expression over the rows of a batch; strings are not in dictionaries.

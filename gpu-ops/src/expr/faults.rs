@@ -1,18 +1,23 @@
 //! Which expressions can fail for some values of their columns.
 
-use arrow::datatypes::{DataType, TimeUnit};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::physical_expr::expressions::CastExpr;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::scalar::ScalarValue;
 
 use super::{BinaryOp, Calendar, Expr, Node};
+use crate::column::is_text;
 
 impl Expr {
     /// Can evaluation fail for some values of the columns? Such an expression may only see rows that SQL shows it: it runs
     /// after the conditions that cannot fail, and never for rows that a join or a filter drops.
     pub fn may_fault(&self) -> bool {
         match &self.node {
-            Node::Column(_) | Node::Literal(_) | Node::RowNumber | Node::PerDistinct { .. } => {
-                false
-            }
+            Node::Column(_) | Node::Literal(_) | Node::RowNumber => false,
+            Node::PerDistinct { function, .. } => function_may_fault(function),
             Node::Binary { op, left, right } => {
                 let own = op.may_fault(&self.data_type) && !divides_by_constant(*op, right);
                 own || left.may_fault() || right.may_fault()
@@ -52,6 +57,33 @@ impl Expr {
             } => function.may_fault() || arguments.iter().any(Self::may_fault),
         }
     }
+}
+
+/// Functions that have no value for some strings.
+const OF_SOME_STRINGS: [&str; 4] = ["to_date", "to_time", "to_unixtime", "decode"];
+
+/// Does a function of one string column cast it to what not every string is, or read it as a time? Others do not fail, as far as is known.
+pub(crate) fn function_may_fault(function: &Arc<dyn PhysicalExpr>) -> bool {
+    let schema = Schema::new(vec![Field::new("value", DataType::Utf8, true)]);
+    let mut fails = false;
+    // The closure never fails, so neither does the walk.
+    let _ = function.apply(|part| {
+        if let Some(cast) = part.downcast_ref::<CastExpr>() {
+            let to = cast.cast_type();
+            let from = cast.expr().data_type(&schema);
+            fails |= !is_text(to)
+                && from.map_or(true, |from| is_text(&from) || cast_may_fault(&from, to));
+        }
+        if let Some(call) = part.downcast_ref::<ScalarFunctionExpr>() {
+            let name = call.fun().name();
+            fails |= OF_SOME_STRINGS.contains(&name) || name.starts_with("to_timestamp");
+        }
+        Ok(match fails {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    });
+    fails
 }
 
 /// Is an integer divided by a constant with which that never fails: neither 0 nor -1?
@@ -105,6 +137,7 @@ fn cast_may_fault(from: &DataType, to: &DataType) -> bool {
         (from, to),
         (Date32 | Date64 | Timestamp(..), Timestamp(..))
             | (Date32, Date64)
+            | (Timestamp(..) | Time32(_) | Time64(_), Time32(_) | Time64(_))
             | (
                 Timestamp(TimeUnit::Microsecond | TimeUnit::Nanosecond, _),
                 Date32

@@ -5,6 +5,7 @@ pub mod alias_reuse;
 pub mod as_of;
 pub mod branch_names;
 pub mod cast_arguments;
+mod clickhouse;
 pub mod distinct_from;
 pub mod ignored;
 pub mod interval_products;
@@ -46,6 +47,7 @@ use datafusion::sql::parser::{CopyToSource, CopyToStatement, Statement as DfStat
 use datafusion::sql::sqlparser::ast::{Expr, Statement, visit_expressions};
 
 use crate::interval_product::interval_product;
+use crate::regexp_split::{self, regexp_split};
 use crate::{age, ordered_set};
 
 /// Most changes of one statement: each is for another name.
@@ -202,6 +204,8 @@ fn registered(state: &mut Cow<'_, SessionState>, error: &DataFusionError) -> Res
     };
     if name == age::NAME {
         state.to_mut().register_udf(age::age())?;
+    } else if name == regexp_split::NAME {
+        state.to_mut().register_udf(regexp_split())?;
     } else if let Some(function) = ordered_set::function(&name) {
         state.to_mut().register_udaf(function)?;
     } else {
@@ -257,7 +261,7 @@ pub async fn plan_text(state: &SessionState, sql: &str) -> Result<LogicalPlan> {
 
 /// Makes the functions known that statements may be put in: what [`plain_text`] gives may need them.
 pub fn register_functions(context: &SessionContext) {
-    for function in [interval_product(), age::age()] {
+    for function in [interval_product(), age::age(), regexp_split()] {
         context.register_udf(function.as_ref().clone());
     }
     for function in ordered_set::functions() {

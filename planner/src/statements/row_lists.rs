@@ -188,6 +188,7 @@ impl<'a> List<'a> {
             }
             // Snowflake's and SQL Server's parts of a text.
             "split_to_table" | "string_split" => "string_to_array",
+            "regexp_split_to_table" => "regexp_split_to_array",
             "generate_series" | "range" => &name,
             _ => return None,
         };

@@ -6,10 +6,11 @@ use std::ops::ControlFlow;
 
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Statement,
-    Value, VisitMut, VisitorMut,
+    BinaryOperator, Expr, Function, FunctionArgumentClause, FunctionArgumentList,
+    FunctionArguments, Statement, Value, VisitMut, VisitorMut,
 };
 
+use crate::statements::clickhouse::CLICKHOUSE;
 use crate::statements::replaced::replace_named;
 use crate::statements::syntax::{arguments, expression, is_call, literal, normal, text};
 
@@ -20,8 +21,8 @@ const AT_LEAST: &str =
     "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY $2 ASC NULLS LAST)";
 
 /// The same of the rows whose value is not NULL.
-const KNOWN_AT_MOST: &str = "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY CASE WHEN $1 IS NOT NULL THEN $2 END DESC NULLS LAST)";
-const KNOWN_AT_LEAST: &str = "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY CASE WHEN $1 IS NOT NULL THEN $2 END ASC NULLS LAST)";
+pub(crate) const KNOWN_AT_MOST: &str = "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY CASE WHEN $1 IS NOT NULL THEN $2 END DESC NULLS LAST)";
+pub(crate) const KNOWN_AT_LEAST: &str = "first_value(CASE WHEN $2 IS NOT NULL THEN $1 END ORDER BY CASE WHEN $1 IS NOT NULL THEN $2 END ASC NULLS LAST)";
 
 /// One of two values, by a condition.
 const IF_ELSE: &str = "CASE WHEN $1 THEN $2 ELSE $3 END";
@@ -44,7 +45,15 @@ const DIFFERENCE: &str = "CASE lower($1) \
          END";
 
 /// A name, how many arguments, and what it is of these. `DISTINCT`, `FILTER`, `OVER` and an order are those of the call.
-pub(crate) const SYNONYMS: [(&str, usize, &str); 89] = [
+pub(crate) type Synonym = (&'static str, usize, &'static str);
+
+/// All of them.
+pub(crate) fn all() -> impl Iterator<Item = &'static Synonym> {
+    SYNONYMS.iter().chain(&CLICKHOUSE)
+}
+
+/// Those of more than one other system, or of one whose names are not all of one form.
+const SYNONYMS: [Synonym; 91] = [
     ("add_months", 2, "$1 + $2 * INTERVAL '1 month'"),
     ("age", 1, "age(CAST(current_date() AS TIMESTAMP), $1)"),
     ("approx_count_distinct", 1, "approx_distinct($1)"),
@@ -120,6 +129,11 @@ pub(crate) const SYNONYMS: [(&str, usize, &str); 89] = [
         3,
         "CASE WHEN $3 = 0 THEN (regexp_match($1, concat('(', $2, ')')))[1] ELSE (regexp_match($1, $2))[$3] END",
     ),
+    (
+        "regexp_split_to_table",
+        2,
+        "unnest(regexp_split_to_array($1, $2))",
+    ),
     ("regexp_substr", 2, WHOLE_MATCH),
     ("replicate", 2, "repeat($1, $2)"),
     ("safe_divide", 2, "$1 / nullif($2, 0)"),
@@ -128,6 +142,7 @@ pub(crate) const SYNONYMS: [(&str, usize, &str); 89] = [
     ("space", 1, "repeat(' ', $1)"),
     ("split", 2, "string_to_array($1, $2)"),
     ("square", 1, "$1 * $1"),
+    ("splitpart", 3, "split_part($1, $2, $3)"),
     ("startswith", 2, "starts_with($1, $2)"),
     ("str_split", 2, "string_to_array($1, $2)"),
     ("strftime", 2, "to_char($1, $2)"),
@@ -246,9 +261,7 @@ fn other(call: &Function, name: &str) -> Option<Expr> {
         let name = unit_of(unit).filter(|unit| DIFFERENCE.contains(&format!("WHEN '{unit}'")))?;
         *unit = literal(name);
     }
-    let mut synonyms = SYNONYMS.iter();
-    let (.., text) =
-        synonyms.find(|(known, count, _)| *known == name && *count == arguments.len())?;
+    let (.., text) = all().find(|(known, count, _)| *known == name && *count == arguments.len())?;
     let mut other = expression(text)?;
     let _: ControlFlow<()> = VisitMut::visit(&mut other, &mut Arguments(&arguments));
     let plain = list.duplicate_treatment.is_none()
@@ -342,13 +355,22 @@ fn with_clauses(
     let FunctionArguments::List(arguments) = &mut function.args else {
         return None;
     };
-    arguments.duplicate_treatment = list.duplicate_treatment;
+    if list.duplicate_treatment.is_some() {
+        arguments.duplicate_treatment = list.duplicate_treatment;
+    }
     arguments.clauses.extend(list.clauses.iter().cloned());
     if !call.within_group.is_empty() {
         let order = FunctionArgumentClause::OrderBy(call.within_group.clone());
         arguments.clauses.push(order);
     }
-    function.filter = call.filter.clone();
+    function.filter = match (function.filter.take(), call.filter.clone()) {
+        (Some(own), Some(of_call)) => Some(Box::new(Expr::BinaryOp {
+            left: own,
+            op: BinaryOperator::And,
+            right: Box::new(Expr::Nested(of_call)),
+        })),
+        (own, of_call) => of_call.or(own),
+    };
     function.over = call.over.clone();
     function.null_treatment = call.null_treatment;
     Some(())
@@ -394,47 +416,66 @@ mod tests {
                       (VALUES (TIMESTAMP '2024-02-10 11:12:13', 'añb', 3, true), \
                       (TIMESTAMP '1999-12-31 23:59:59', 'b', -4, false), (NULL, NULL, NULL, NULL))";
         answer(&context, create).await;
-        for (name, count, text) in SYNONYMS {
-            let arguments: &[&str] = match name {
-                "gen_random_uuid" | "getdate" => continue,
-                "add_months" => &["d", "2"],
-                "approx_percentile" | "approx_quantile" | "percentile_approx" | "quantile_cont" => {
-                    &["n", "0.5"]
-                }
-                "array_size" => &["make_array(n, n)"],
-                "date_add" | "date_sub" => &["d", "INTERVAL '3 days'"],
-                "datediff" if count == 3 => &["'month'", "d", "TIMESTAMP '2024-03-01'"],
-                "div0" | "safe_divide" => &["n", "(n - 3)"],
-                "startswith" | "endswith" => &["s", "'b'"],
-                "nullifzero" | "square" => &["n"],
-                "if" | "iff" | "iif" => &["b", "n", "0"],
-                "count_if" | "countif" | "every" => &["b"],
-                "charindex" | "locate" => &["'b'", "s"],
-                "mid" => &["s", "2", "2"],
-                "mod" | "div" => &["n", "3"],
-                "isnull" | "zeroifnull" | "sign" | "ceiling" => &["n", "7"],
-                "space" => &["abs(n)"],
-                "arg_max" | "arg_min" | "max_by" | "min_by" => &["s", "n"],
-                "date_diff" | "timestamp_diff" | "datetime_diff" => {
-                    &["'month'", "d", "TIMESTAMP '2024-03-01'"]
-                }
-                "datediff" => &["DATE '2024-03-01'", "d"],
-                "width_bucket" => &["n", "-4", "4", "4"],
-                "replicate" => &["s", "2"],
-                "strftime" => &["d", "'%Y %j'"],
-                "variance" | "variance_pop" | "variance_samp" | "first" | "last" => &["n"],
-                "approx_count_distinct" | "lcase" | "len" | "strlen" | "ucase" => &["s"],
-                "regexp_extract" | "regexp_substr" => &["s", "'[a-n](ñ*)'", "1"],
-                "str_split" | "string_split" | "split" | "regexp_contains" => &["s", "'ñ'"],
-                "generate_date_array" => &[
-                    "DATE '2024-02-01'",
-                    "DATE '2024-02-09'",
-                    "INTERVAL '3 days'",
-                ],
-                "time_bucket" => &["INTERVAL '1 day'", "d"],
-                "group_concat" | "listagg" => &["s", "'-'"],
-                _ => &["d"],
-            };
+        for &(name, count, text) in all() {
+            let arguments: &[&str] =
+                match name {
+                    "gen_random_uuid" | "getdate" => continue,
+                    "add_months" => &["d", "2"],
+                    "approx_percentile" | "approx_quantile" | "percentile_approx"
+                    | "quantile_cont" => &["n", "0.5"],
+                    "array_size" => &["make_array(n, n)"],
+                    "date_add" | "date_sub" => &["d", "INTERVAL '3 days'"],
+                    "datediff" if count == 3 => &["'month'", "d", "TIMESTAMP '2024-03-01'"],
+                    "div0" | "safe_divide" => &["n", "(n - 3)"],
+                    "startswith" | "endswith" => &["s", "'b'"],
+                    "nullifzero" | "square" => &["n"],
+                    "if" | "iff" | "iif" => &["b", "n", "0"],
+                    "count_if" | "countif" | "every" => &["b"],
+                    "charindex" | "locate" => &["'b'", "s"],
+                    "mid" => &["s", "2", "2"],
+                    "mod" | "div" => &["n", "3"],
+                    "isnull" | "zeroifnull" | "sign" | "ceiling" => &["n", "7"],
+                    "space" => &["abs(n)"],
+                    "regexp_split_to_table" => &["s", "'ñ'"],
+                    "adddays" | "addhours" | "addminutes" | "addmonths" | "addweeks"
+                    | "addyears" | "subtractdays" | "subtractmonths" | "subtractweeks"
+                    | "subtractyears" => &["d", "n"],
+                    "argmax" | "argmin" => &["s", "n"],
+                    "arraydistinct" | "arrayjoin" => &["make_array(n, 3, n)"],
+                    "arraystringconcat" => &["make_array(s, 'x')", "'-'"],
+                    "avgif" | "maxif" | "minif" | "sumif" => &["n", "b"],
+                    "grouparray" | "groupuniqarray" => &["n"],
+                    "has" => &["make_array(n, 3)", "3"],
+                    "notempty" | "lengthutf8" | "lowerutf8" | "upperutf8" => &["s"],
+                    "match" | "endswithutf8" => &["s", "'b'"],
+                    "replaceall" | "replaceregexpall" | "replaceregexpone" => &["s", "'ñ'", "'n'"],
+                    "splitbychar" | "splitbystring" => &["'ñ'", "s"],
+                    "stddevpop" | "stddevsamp" | "tofloat32" | "tofloat64" | "toint8"
+                    | "toint16" | "toint32" | "toint64" => &["n"],
+                    "todatetime64" => &["d", "3"],
+                    "now64" => continue,
+                    "splitpart" => &["s", "'ñ'", "1"],
+                    "arg_max" | "arg_min" | "max_by" | "min_by" => &["s", "n"],
+                    "date_diff" | "timestamp_diff" | "datetime_diff" => {
+                        &["'month'", "d", "TIMESTAMP '2024-03-01'"]
+                    }
+                    "datediff" => &["DATE '2024-03-01'", "d"],
+                    "width_bucket" => &["n", "-4", "4", "4"],
+                    "replicate" => &["s", "2"],
+                    "strftime" => &["d", "'%Y %j'"],
+                    "variance" | "variance_pop" | "variance_samp" | "first" | "last" => &["n"],
+                    "approx_count_distinct" | "lcase" | "len" | "strlen" | "ucase" => &["s"],
+                    "regexp_extract" | "regexp_substr" => &["s", "'[a-n](ñ*)'", "1"],
+                    "str_split" | "string_split" | "split" | "regexp_contains" => &["s", "'ñ'"],
+                    "generate_date_array" => &[
+                        "DATE '2024-02-01'",
+                        "DATE '2024-02-09'",
+                        "INTERVAL '3 days'",
+                    ],
+                    "time_bucket" => &["INTERVAL '1 day'", "d"],
+                    "group_concat" | "listagg" => &["s", "'-'"],
+                    _ => &["d"],
+                };
             let arguments = &arguments[..count];
             let mut written = text.to_string();
             for (place, argument) in arguments.iter().enumerate() {
@@ -444,6 +485,23 @@ mod tests {
             let found = answer(&context, &format!("SELECT {call} AS x FROM t")).await;
             let expected = answer(&context, &format!("SELECT {written} AS x FROM t")).await;
             assert_eq!(found, expected, "{call}");
+        }
+    }
+
+    #[tokio::test]
+    async fn filters_of_calls_and_of_what_they_are_hold_both() {
+        let context = SessionContext::new();
+        let table = "(VALUES (1, true), (1, true), (2, false), (NULL, true)) AS t(n, b)";
+        for (written, meant) in [
+            ("groupArray(n)", "make_array(1, 1, 2)"),
+            ("groupArray(n) FILTER (WHERE b)", "make_array(1, 1)"),
+            ("groupUniqArray(n) FILTER (WHERE b)", "make_array(1)"),
+            ("uniqExact(n) FILTER (WHERE b)", "1"),
+            ("uniqExact(n)", "2"),
+        ] {
+            let sql = format!("SELECT {written} AS x FROM {table}");
+            let expected = answer(&context, &format!("SELECT {meant} AS x")).await;
+            assert_eq!(answer(&context, &sql).await, expected, "{sql}");
         }
     }
 

@@ -15,6 +15,7 @@ pub(crate) fn coarser(error: &DataFusionError) -> Option<&'static str> {
     let says = [
         "Cannot infer common argument type",
         "Failed to coerce types",
+        "Can not find compatible types to compare",
     ];
     let types = says.iter().find_map(|says| message.strip_prefix(says))?;
     let units = [
@@ -46,10 +47,21 @@ fn time_of(expr: &Expr) -> Option<String> {
     }
 }
 
-/// Puts constants of this type in the place of times of day; whether there were any.
+/// Has the unit this time, or does it lie between two of its ticks?
+fn has(unit: &str, time: &str) -> bool {
+    let digits = match unit {
+        "Time32(Second)" => 0,
+        "Time32(Millisecond)" => 3,
+        _ => 6,
+    };
+    let fraction = time.trim_matches('\'').split_once('.').map_or("", |t| t.1);
+    fraction.trim_end_matches('0').len() <= digits
+}
+
+/// Puts constants of this type in the place of times of day that it has; whether there were any.
 pub(crate) fn in_units(statement: &mut Statement, unit: &str) -> bool {
     replace_named(statement, |expr| {
-        let time = time_of(expr)?;
+        let time = time_of(expr).filter(|time| has(unit, time))?;
         expression(&format!("arrow_cast({time}, '{unit}')"))
     })
 }
@@ -73,6 +85,7 @@ mod tests {
             );
             for (condition, rows) in [
                 ("t < TIME '06:00:00'", 1),
+                ("t IN (TIME '06:00:00', TIME '18:31:00')", 1),
                 ("t BETWEEN TIME '06:00:00' AND '18:00:00'::TIME", 1),
                 (
                     "CASE WHEN t >= TIME '06:00' THEN 'day' ELSE 'night' END = 'day'",

@@ -16,7 +16,7 @@ use warpline_gpu::expr::{Expr, Node};
 use super::{any_size, schema, session};
 use crate::fragment::FragmentPlanner;
 use crate::rel::expr::children;
-use crate::statements::synonyms::SYNONYMS;
+use crate::statements::synonyms;
 use crate::translate::{Scope, translate};
 
 const PREFACE: &str = "\
@@ -268,7 +268,7 @@ async fn the_page_of_functions_says_where_each_runs() {
         "\n## Other names\n\nCalls that other systems have, where the session has no function of the name, and what runs for them.\n\n\
          | call | |\n|---|---|\n",
     );
-    for (name, count, text) in SYNONYMS {
+    for &(name, count, text) in synonyms::all() {
         let arguments: Vec<String> = (1..=count).map(|place| format!("${place}")).collect();
         let _ = writeln!(page, "| `{name}({})` | `{text}` |", arguments.join(", "));
     }

@@ -25,9 +25,13 @@ pub(super) fn converted(value: Expr, to: &DataType, safe: bool) -> Result<Expr, 
     if from == *to {
         return Ok(value);
     }
-    // From a zone Arrow keeps the moment, but for dates; into one it keeps what the clocks show.
+    // From a zone Arrow keeps the moment, but for dates and times of day; into one it keeps what the clocks show.
     let (zone_from, zone_to) = (zone(&from)?, zone(to)?);
-    if zone_from.is_some() && *to == DataType::Date32 {
+    let of_clocks = matches!(
+        to,
+        DataType::Date32 | DataType::Time32(_) | DataType::Time64(_)
+    );
+    if zone_from.is_some() && of_clocks {
         return converted(local(value)?, to, safe);
     }
     let (DataType::Timestamp(unit, _), Some(zone), None) = (to, zone_to, zone_from) else {
@@ -97,5 +101,9 @@ fn supported(from: &DataType, to: &DataType) -> bool {
         || (*from == Boolean && to.is_integer())
         || (from.is_integer() && *to == Boolean)
         || (calendar(from) && calendar(to))
+        || matches!(
+            (from, to),
+            (Timestamp(..) | Time32(_) | Time64(_), Time32(_) | Time64(_))
+        )
         || is_same_ticks(from, to)
 }

@@ -398,6 +398,38 @@ impl Oracle {
         None
     }
 
+    /// Whether the answer depends on a rule of the optimizer. That of a limit does by right, so that all rows are compared.
+    pub fn judge_rules(&self, opened: &Opened, query: &Query, expected: &Expected) -> Verdict {
+        if query.limit.is_some() || query.offset.is_some() {
+            let whole = Query {
+                limit: None,
+                offset: None,
+                ..query.clone()
+            };
+            return match self.expect(opened, &whole) {
+                Ok(expected) => self.judge_rules(opened, &whole, &expected),
+                Err(verdict) => verdict,
+            };
+        }
+        let session = Arc::clone(&opened.session);
+        let (sql, limit, expected) = (render::query(query), self.time_limit, expected.clone());
+        let task = self.runtime.spawn(async move {
+            let (answer, ordering) = (&expected.answer, &expected.ordering);
+            let differing = super::rules::differing(&session, &sql, answer, ordering);
+            tokio::time::timeout(limit, differing).await
+        });
+        match self.runtime.block_on(task) {
+            Ok(Ok(Ok(None))) => Verdict::Agreed(Placed::Cpu(vec![])),
+            Ok(Ok(Ok(Some(message)))) => Verdict::Failed(Failure {
+                kind: Kind::Answer,
+                message,
+            }),
+            Ok(Ok(Err(error))) => Verdict::Skipped("has no plan", error.strip_backtrace()),
+            Ok(Err(_)) => Verdict::Skipped("takes too long", String::new()),
+            Err(panic) => Verdict::Skipped("panics", panic.to_string()),
+        }
+    }
+
     /// Whether plain DataFusion contradicts itself: two queries, or sessions, whose answers must be equal.
     pub fn contradicts(&self, opened: &Opened, query: &Query, expected: &Expected) -> bool {
         match self.expect(opened, query) {

@@ -44,6 +44,9 @@ pub struct Arguments {
     /// Seconds that may be spent to make a finding small; 0 leaves it as it is.
     #[arg(long, default_value_t = 240)]
     shrink: u64,
+    /// Compare plans without one of the optimizer's rules, each in turn, and no device.
+    #[arg(long)]
+    rules: bool,
     /// Print each query before it runs.
     #[arg(long)]
     verbose: bool,
@@ -70,10 +73,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn try_run(arguments: &Arguments) -> Result<Summary, String> {
-    let choice: DeviceChoice = arguments
-        .device
-        .parse()
-        .map_err(|error| format!("--device: {error}"))?;
+    let choice: DeviceChoice = match arguments.rules {
+        true => DeviceChoice::Cpu,
+        false => (arguments.device.parse()).map_err(|error| format!("--device: {error}"))?,
+    };
     let mut forced = Settings::new();
     for setting in &arguments.settings {
         let pair = setting.split_once('=');
@@ -95,6 +98,7 @@ fn try_run(arguments: &Arguments) -> Result<Summary, String> {
     let mut random = Random::new(seed);
     let mut fuzzer = Fuzzer {
         oracle,
+        rules: arguments.rules,
         forced,
         out: Some(arguments.out.clone()),
         shrink: Duration::from_secs(arguments.shrink),
@@ -162,6 +166,7 @@ pub fn run_cases(
 ) -> Result<(Summary, Vec<String>), String> {
     let mut fuzzer = Fuzzer {
         oracle: Oracle::open(choice, Duration::from_secs(300))?,
+        rules: false,
         forced: vec![],
         out: None,
         shrink: Duration::ZERO,
@@ -188,6 +193,8 @@ enum Again {
 
 struct Fuzzer {
     oracle: Oracle,
+    /// Whether plans without rules are compared.
+    rules: bool,
     forced: Settings,
     out: Option<PathBuf>,
     shrink: Duration,
@@ -228,7 +235,7 @@ impl Fuzzer {
                         {
                             Verdict::Skipped("plain DataFusion contradicts itself", String::new())
                         }
-                        Ok(expected) => self.oracle.judge(&opened, query, expected),
+                        Ok(expected) => self.judge(&opened, query, expected),
                         Err(verdict) => verdict.clone(),
                     };
                     let hangs = matches!(&verdict, Verdict::Failed(f) if f.kind == Kind::Hang);
@@ -245,13 +252,32 @@ impl Fuzzer {
                     }
                 }
             }
-            line.push(self.again(case, &settings, &opened, Again::Cut));
-            line.push(self.again(case, &settings, &opened, Again::OnDevice));
+            if !self.rules {
+                line.push(self.again(case, &settings, &opened, Again::Cut));
+                line.push(self.again(case, &settings, &opened, Again::OnDevice));
+            }
             line.push(' ');
         }
         let seconds = start.elapsed().as_secs_f64();
         println!("case {}: {line} {seconds:.1} s", case.seed);
         Ok(())
+    }
+
+    fn judge(&self, opened: &Opened, query: &Query, expected: &Expected) -> Verdict {
+        match self.rules {
+            true => self.oracle.judge_rules(opened, query, expected),
+            false => self.oracle.judge(opened, query, expected),
+        }
+    }
+
+    /// How something fails and what was expected; `None` when it does not, or nothing can be said.
+    fn outcome(&self, of: &Failing) -> Option<(Failure, Expected)> {
+        let opened = self.oracle.session(&of.tables, &of.settings).ok()?;
+        let expected = self.oracle.expect(&opened, &of.query).ok()?;
+        match self.judge(&opened, &of.query, &expected) {
+            Verdict::Failed(failure) => Some((failure, expected)),
+            _ => None,
+        }
     }
 
     /// One query of the case once more, in another way.
@@ -340,9 +366,8 @@ impl Fuzzer {
             query: query.clone(),
         };
         let mut last = (failure.clone(), expected.cloned());
-        let oracle = &self.oracle;
         let mut fails = |candidate: &Failing| {
-            let Some(found) = outcome(oracle, candidate) else {
+            let Some(found) = self.outcome(candidate) else {
                 return false;
             };
             let same = found.0.kind == failure.kind;
@@ -364,15 +389,5 @@ impl Fuzzer {
             }
         }
         self.findings.push(text);
-    }
-}
-
-/// How something fails and what was expected; `None` when it does not, or nothing can be said.
-fn outcome(oracle: &Oracle, of: &Failing) -> Option<(Failure, Expected)> {
-    let opened = oracle.session(&of.tables, &of.settings).ok()?;
-    let expected = oracle.expect(&opened, &of.query).ok()?;
-    match oracle.judge(&opened, &of.query, &expected) {
-        Verdict::Failed(failure) => Some((failure, expected)),
-        _ => None,
     }
 }

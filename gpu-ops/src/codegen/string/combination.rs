@@ -69,7 +69,7 @@ impl Emitter<'_> {
         let entry = self.bind(CType::I32, entry);
         let results = evaluate(function, &domains, combinations)?;
         let has_null = results.null_count() > 0;
-        self.looked_up(&Results::new(results), &entry, has_null)
+        self.looked_up(&Results::new(results, None), &entry, has_null)
     }
 
     /// All that `value` can be, at most `most` values.

@@ -30,14 +30,17 @@ const PART_OF_HOST: usize = 16;
 #[derive(Debug)]
 pub(in crate::codegen) struct Results {
     pub(super) values: ArrayRef,
+    /// For which of them the expression fails, where it does: their values are others' ones.
+    pub(super) fails: Option<Vec<bool>>,
     /// Of strings: each one once, and which of them each value is.
     coded: OnceLock<(Arc<Dictionary>, Vec<i32>)>,
 }
 
 impl Results {
-    pub(super) fn new(values: ArrayRef) -> Arc<Self> {
+    pub(super) fn new(values: ArrayRef, fails: Option<Vec<bool>>) -> Arc<Self> {
         Arc::new(Self {
             values,
+            fails,
             coded: OnceLock::new(),
         })
     }
@@ -59,7 +62,8 @@ impl Results {
         let coded = self.coded.get().map_or(0, |(dictionary, codes)| {
             dictionary.values.get_array_memory_size() + size_of_val(codes.as_slice())
         });
-        self.values.get_array_memory_size() + coded
+        let fails = self.fails.as_ref().map_or(0, Vec::len);
+        self.values.get_array_memory_size() + fails + coded
     }
 }
 
@@ -85,7 +89,7 @@ impl Evaluated {
         function: &Arc<dyn PhysicalExpr>,
         dictionary: &Arc<Dictionary>,
         data_type: &DataType,
-        evaluate: impl FnOnce() -> Result<ArrayRef>,
+        evaluate: impl FnOnce() -> Result<(ArrayRef, Option<Vec<bool>>)>,
     ) -> Result<Arc<Results>> {
         let is_it = |known: &Known| {
             Arc::ptr_eq(&known.dictionary, dictionary)
@@ -108,7 +112,8 @@ impl Evaluated {
         let results = match kept {
             Some(results) => results,
             None => {
-                let results = Results::new(evaluate()?);
+                let (values, fails) = evaluate()?;
+                let results = Results::new(values, fails);
                 if dictionary.len() >= LARGE {
                     let of = Of::new(function, dictionary, data_type);
                     KEPT.lock().put(of, Arc::clone(&results));
@@ -256,7 +261,7 @@ mod tests {
         );
         for (number, (function, dictionary, data_type)) in cases.iter().enumerate() {
             let array: ArrayRef = Arc::new(Int32Array::from(vec![number as i32]));
-            let made = || Ok(Arc::clone(&array));
+            let made = || Ok((Arc::clone(&array), None));
             let got = evaluated
                 .get(function, dictionary, data_type, made)
                 .unwrap();
@@ -277,7 +282,7 @@ mod tests {
         let dictionary = Arc::new(Dictionary { values });
         let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new("kept for all", 0));
         let doubled: ArrayRef = Arc::new(StringArray::from(vec!["a", "b", "a"]));
-        let made = || Ok(Arc::clone(&doubled));
+        let made = || Ok((Arc::clone(&doubled), None));
         let fails = || Err(GpuError::Internal("test".into()));
         let get = |dictionary: &Arc<Dictionary>| {
             Evaluated::default().get(&column, dictionary, &DataType::Utf8, fails)
@@ -304,7 +309,7 @@ mod tests {
                 Arc::new(Dictionary { values })
             })
             .collect();
-        let results = || Results::new(Arc::new(Int32Array::from(vec![1; 1000])));
+        let results = || Results::new(Arc::new(Int32Array::from(vec![1; 1000])), None);
         let mut kept = Kept {
             entries: VecDeque::new(),
             most_bytes: 2 * results().bytes(),

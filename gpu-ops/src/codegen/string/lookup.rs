@@ -20,7 +20,7 @@ use crate::codegen::string::evaluated::Results;
 use crate::codegen::value::scalar::{Emitter, text_type};
 use crate::column::{Dictionary, as_logical, is_text, merge_dictionaries, stored, translate_codes};
 use crate::error::Result;
-use crate::expr::evaluate_strings;
+use crate::expr::evaluate_fallible;
 
 impl Emitter<'_> {
     pub(in crate::codegen) fn per_distinct(
@@ -40,7 +40,7 @@ impl Emitter<'_> {
         };
         let evaluated = self.state.evaluated.clone();
         let results = evaluated.get(function, dictionary, data_type, || {
-            evaluate_strings(function, &dictionary.values, data_type)
+            evaluate_fallible(function, &dictionary.values, data_type)
         })?;
         let entries = results.values.len();
         let valid_input = input.valid.clone();
@@ -49,6 +49,11 @@ impl Emitter<'_> {
             None => self.bind(CType::I32, code),
             Some(valid) => self.bind(CType::I32, format!("{valid} ? {code} : {}", entries - 1)),
         };
+        if let Some(fails) = &results.fails {
+            let pointer = self.table("const u8*", fails.iter().map(|f| u8::from(*f)).collect());
+            let fails = format!("__ldg({pointer} + {entry}) != 0");
+            self.fault(&fails, None, "WL_FAULT_CAST");
+        }
         // The entry of NULL matters only when the column has nulls.
         let reachable = if valid_input.is_some() {
             entries

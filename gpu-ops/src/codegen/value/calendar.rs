@@ -11,7 +11,7 @@ use crate::error::{GpuError, Result};
 use crate::expr::{Calendar, DatePart, Expr, Span};
 
 /// Arrow's calendar ends at the years ±262,143; other days are for the CPU to judge.
-const LAST_DAY: i128 = 95_000_000;
+pub(super) const LAST_DAY: i128 = 95_000_000;
 
 impl Emitter<'_> {
     pub(in crate::codegen) fn date_part(&mut self, part: DatePart, value: &Expr) -> Result<Value> {
@@ -290,7 +290,7 @@ fn days_of(range: Range, per_day: i128) -> Range {
 }
 
 /// Ticks in a day of a date, time or timestamp. Those of a zone count as UTC, which is right for moves by ticks alone.
-fn ticks_a_day(data_type: &DataType) -> Option<i128> {
+pub(super) fn ticks_a_day(data_type: &DataType) -> Option<i128> {
     Some(match data_type {
         DataType::Date32 => 1,
         DataType::Date64 => 86_400_000,

@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 
-use super::calendar::units_per_second;
+use super::calendar::{LAST_DAY, ticks_a_day, units_per_second};
 use super::operators::quotient;
 use super::scalar::Emitter;
 use crate::codegen::ir::range::Range;
@@ -93,6 +93,14 @@ impl Emitter<'_> {
             return Ok(Value::boolean(text, value.valid));
         }
         if let (Some(from_day), Some(to_day)) = (ticks_per_day(from), ticks_per_day(to)) {
+            return self.calendar(value, from_day, to_day, from, to);
+        }
+        let of_day = matches!(to, DataType::Time32(_) | DataType::Time64(_));
+        if let (true, Some(from_day), Some(to_day)) = (of_day, ticks_a_day(from), ticks_a_day(to)) {
+            let value = match from {
+                DataType::Timestamp(..) => self.time_of_day(value, from_day)?,
+                _ => value,
+            };
             return self.calendar(value, from_day, to_day, from, to);
         }
         let is_time = |t: &DataType| {
@@ -339,6 +347,24 @@ impl Emitter<'_> {
             range: bounds,
             valid,
             meaning: Meaning::Number,
+        })
+    }
+
+    /// Ticks since midnight of a timestamp.
+    fn time_of_day(&mut self, value: Value, per_day: i128) -> Result<Value> {
+        if !value
+            .range
+            .within(Range::new(-LAST_DAY * per_day, LAST_DAY * per_day))
+        {
+            return unsupported("times of day beyond the year 262,000");
+        }
+        let text = format!("floor_mod((i64){}, {per_day}ll)", value.text);
+        let text = self.bind(CType::I64, text);
+        Ok(Value {
+            text,
+            c_type: CType::I64,
+            range: Range::new(0, per_day - 1),
+            ..value
         })
     }
 

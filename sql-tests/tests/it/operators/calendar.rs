@@ -339,6 +339,32 @@ fn times_and_intervals() {
 }
 
 #[test]
+fn times_of_day() {
+    let (fixture, moments) = moments();
+    let units = ["s", "ms", "µs", "ns"];
+    let times = ["ts", "tms", "tus", "tns"];
+    let mut values = Vec::new();
+    for column in moments.iter().chain(&times) {
+        for (unit, bits) in units.iter().zip([32, 32, 64, 64]) {
+            values.push(format!("arrow_cast({column}, 'Time{bits}({unit})')"));
+        }
+        values.push(format!("date_part('minute', CAST({column} AS TIME))"));
+        values.push(format!("TRY_CAST({column} AS TIME)"));
+    }
+    check_values(&fixture, "t", &values);
+    check_conditions(
+        &fixture,
+        "t",
+        &[
+            "CAST(us AS TIME) >= TIME '09:30:00'",
+            "CAST(tus AS TIME) < TIME '12:00:00.000001'",
+            "CAST(ts AS TIME) = CAST(s AS TIME)",
+            "CAST(us AS TIME) BETWEEN CAST(tus AS TIME) AND tns",
+        ],
+    );
+}
+
+#[test]
 fn numbers_as_times_and_back() {
     let (fixture, _) = moments();
     check_values(

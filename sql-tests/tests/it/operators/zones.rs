@@ -107,6 +107,7 @@ fn fields_and_starts() {
             }
             values.push(format!("date_bin(INTERVAL '15 minutes', {column})"));
             values.push(format!("CAST({column} AS DATE)"));
+            values.push(format!("CAST({column} AS TIME)"));
             values.push(format!("to_local_time({column})"));
         }
         check_values(&fixture, "t", &values);

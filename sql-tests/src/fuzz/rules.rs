@@ -1,0 +1,81 @@
+//! A query as often as the optimizer has rules, each time without one of them: a rule may change what a plan costs, not its answer.
+
+use std::sync::Arc;
+
+use datafusion::dataframe::DataFrame;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::physical_plan::collect;
+use futures::FutureExt;
+use warpline::WarplineSession;
+use warpline_tpch::verify::{self, Answer, Ordering};
+
+/// Rules of the physical optimizer without which a plan cannot run, and those that only look at it.
+const NEEDED: &[&str] = &[
+    "join_selection",
+    "OutputRequirements",
+    "EnsureRequirements",
+    "SanityCheckPlan",
+    "EnsureCooperative",
+];
+
+/// The first rule without which the answer is another, and how. Some plans cannot be run without a rule, which says nothing.
+///
+/// # Errors
+/// What planning the query with all rules reports.
+pub(super) async fn differing(
+    session: &WarplineSession,
+    sql: &str,
+    expected: &Answer,
+    ordering: &Ordering,
+) -> Result<Option<String>> {
+    let (state, plan) = session.context().sql(sql).await?.into_parts();
+    for (rule, state) in states(&state) {
+        let frame = DataFrame::new(state, plan.clone());
+        let run = std::panic::AssertUnwindSafe(answer(frame)).catch_unwind();
+        let found = match run.await {
+            Ok(Ok(found)) => found,
+            Ok(Err(_)) => continue,
+            Err(_) => return Ok(Some(format!("without {rule} it panics"))),
+        };
+        if let Some(difference) = verify::compare(expected, &found, ordering) {
+            return Ok(Some(format!("without {rule}: {difference}")));
+        }
+    }
+    Ok(None)
+}
+
+/// The session without each rule in turn, and the rule's name.
+fn states(all: &SessionState) -> Vec<(String, SessionState)> {
+    let mut states = Vec::new();
+    let logical = all.optimizer().rules.clone();
+    for left_out in 0..logical.len() {
+        let mut rules = logical.clone();
+        let rule = rules.remove(left_out);
+        let state = SessionStateBuilder::new_from_existing(all.clone())
+            .with_optimizer_rules(rules)
+            .build();
+        states.push((rule.name().to_string(), state));
+    }
+    let physical = all.physical_optimizers().to_vec();
+    for left_out in 0..physical.len() {
+        let mut rules = physical.clone();
+        let rule = rules.remove(left_out);
+        if NEEDED.contains(&rule.name()) {
+            continue;
+        }
+        let state = SessionStateBuilder::new_from_existing(all.clone())
+            .with_physical_optimizer_rules(rules)
+            .build();
+        states.push((rule.name().to_string(), state));
+    }
+    states
+}
+
+async fn answer(frame: DataFrame) -> Result<Answer> {
+    let task = Arc::new(frame.task_ctx());
+    let plan = frame.create_physical_plan().await?;
+    let batches = collect(Arc::clone(&plan), task).await?;
+    Answer::new(&plan.schema(), &batches)
+        .map_err(|error| DataFusionError::External(Box::new(error)))
+}
