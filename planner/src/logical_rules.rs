@@ -120,9 +120,8 @@ impl OptimizerRule for WhereKeysHaveNames {
     ) -> Result<Transformed<LogicalPlan>> {
         if let LogicalPlan::Aggregate(aggregate) = &plan {
             let mut names = HashSet::new();
-            let columns = aggregate.group_expr.iter().chain(&aggregate.aggr_expr);
-            let named = |column: &Expr| names.insert(column.schema_name().to_string());
-            if !columns.map(named).all(|new| new) {
+            let mut columns = aggregate.group_expr.iter().chain(&aggregate.aggr_expr);
+            if !columns.all(|column| names.insert(column.schema_name().to_string())) {
                 return Ok(Transformed::no(plan));
             }
         }
