@@ -135,12 +135,8 @@ fn casts_of_strings_are_asked_last() {
                     ),
                 ),
                 (
-                    format!(
-                        "SELECT l.id, r.id AS other FROM t AS l JOIN t AS r ON r.id = CAST(l.s AS BIGINT) WHERE regexp_like(l.s, '^[0-9]+$')"
-                    ),
-                    format!(
-                        "SELECT l.id, r.id AS other FROM t AS l JOIN t AS r ON r.id = TRY_CAST(l.s AS BIGINT) WHERE regexp_like(l.s, '^[0-9]+$')"
-                    ),
+                    "SELECT l.id, r.id AS other FROM t AS l JOIN t AS r ON r.id = CAST(l.s AS BIGINT) WHERE regexp_like(l.s, '^[0-9]+$')".to_string(),
+                    "SELECT l.id, r.id AS other FROM t AS l JOIN t AS r ON r.id = TRY_CAST(l.s AS BIGINT) WHERE regexp_like(l.s, '^[0-9]+$')".to_string(),
                 ),
             ] {
                 let expected = fixture.expect(&meant);
