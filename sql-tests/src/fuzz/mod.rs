@@ -6,7 +6,7 @@
 //! ([`crate::cut`]) and one whose rows stay on the device. Queries are trees ([`query`]), so that what fails can be made
 //! small ([`shrink`]): fewer rows, a shorter query, no settings; and is written as a sqllogictest file ([`report`]).
 //!
-//! Where the optimizer's rules are asked for, plans without one of them are run in place of the device's ([`rules`]).
+//! Where the optimizer's rules are asked for, plans without one of them are run in place of the device's.
 //!
 //! An answer that the CPU gave because the device met an internal error is a finding like another answer, a panic or a hang.
 //! What is none: a query that plain DataFusion refuses or takes long for, one for which it contradicts itself, errors of values
