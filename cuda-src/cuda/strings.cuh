@@ -281,6 +281,24 @@ WL_DEVICE bool text_like(const Text& t, const u16* tokens, u32 count) {
   }
 }
 
+// Patterns of a dictionary: two words for each, where its words begin with its kind in the lowest three bits, and how many bytes
+// or tokens they are; then the words of all. Kinds below WL_LIKE_TOKENS are plain text, with WL_ANY_TEXT in front (bit 0), behind
+// (bit 1), both or neither.
+enum : u32 { WL_LIKE_EQUAL = 0, WL_LIKE_ENDS = 1, WL_LIKE_STARTS = 2, WL_LIKE_HAS = 3, WL_LIKE_TOKENS = 4 };
+
+// Does the string match pattern `code`?
+template <bool FOLD>
+WL_DEVICE bool text_like_coded(const Text& t, const u64* patterns, u32 code) {
+  const u64 head = __ldg(patterns + 2 * (u64)code), length = __ldg(patterns + 2 * (u64)code + 1);
+  const u64* words = patterns + (head >> 3);
+  const u32 kind = (u32)head & 7;
+  if (FOLD || kind == WL_LIKE_TOKENS) return text_like<FOLD>(t, (const u16*)words, (u32)length);
+  if (kind == WL_LIKE_HAS) return text_find(t, (i64)t.b, words, length) >= 0;
+  if (kind == WL_LIKE_STARTS) return text_starts(t, words, length);
+  if (kind == WL_LIKE_ENDS) return text_ends(t, words, length);
+  return text_equals(t, words, length);
+}
+
 // ---- packed strings -----------------------------------------------------------------------------------
 
 // At most CHARS characters as one integer of that many digits of BITS bits, the first one highest: a digit is a code

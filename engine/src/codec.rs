@@ -17,14 +17,12 @@ use datafusion_proto::physical_plan::{
 };
 use datafusion_proto::protobuf::PhysicalPlanNode;
 use prost::Message;
-use warpline_gpu::exec::{GpuFragmentExec, TimeLimitExec};
+use warpline_gpu::exec::{GivesWayExec, GpuFragmentExec, TimeLimitExec};
 use warpline_gpu::tables::InputExec;
 use warpline_planner::decorrelate::{LAST_KNOWN, ONE_ROW, last_known, one_row};
 use warpline_planner::interval_product::{self, interval_product};
-use warpline_planner::regexp_split;
-use warpline_planner::structs;
 use warpline_planner::{CpuOperator, PlacementReportExec, WarplineConfig};
-use warpline_planner::{age, ordered_set};
+use warpline_planner::{ordered_set, statements, structs};
 
 use crate::device::Device;
 use crate::lossy::lost_in_encoding;
@@ -126,7 +124,7 @@ impl WarplineCodec {
 /// A node of Warpline, or of another extension in its own codec's encoding.
 #[derive(Clone, PartialEq, Message)]
 struct Node {
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6")]
     kind: Option<Kind>,
 }
 
@@ -144,6 +142,8 @@ enum Kind {
     /// In a fragment's CPU plan: which of the fragment's inputs, and about how many rows it has.
     #[prost(message, tag = "5")]
     Input(Input),
+    #[prost(message, tag = "6")]
+    GivesWay(()),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -227,6 +227,9 @@ impl PhysicalExtensionCodec for WarplineCodec {
                 let input = Arc::clone(only_input(inputs)?);
                 Ok(Arc::new(TimeLimitExec::new(input, limit)))
             }
+            Some(Kind::GivesWay(())) => {
+                Ok(Arc::new(GivesWayExec::new(Arc::clone(only_input(inputs)?))))
+            }
             Some(Kind::Input(Input { number, rows })) => {
                 let number = number as usize;
                 let input = self.inputs.get(number).ok_or_else(|| {
@@ -282,6 +285,8 @@ impl PhysicalExtensionCodec for WarplineCodec {
         } else if let Some(limit) = node.downcast_ref::<TimeLimitExec>() {
             let milliseconds = limit.limit().as_millis();
             Kind::TimeLimit(u64::try_from(milliseconds).unwrap_or(u64::MAX))
+        } else if node.is::<GivesWayExec>() {
+            Kind::GivesWay(())
         } else {
             let mut other = Vec::new();
             self.others.try_encode(node, &mut other, proto_converter)?;
@@ -295,11 +300,11 @@ impl PhysicalExtensionCodec for WarplineCodec {
         match name {
             ONE_ROW => return Ok(one_row()),
             interval_product::NAME => return Ok(interval_product()),
-            age::NAME => return Ok(age::age()),
-            regexp_split::NAME => return Ok(regexp_split::regexp_split()),
             _ => {}
         }
-        if let Some(function) = structs::function(name) {
+        if let Some(function) =
+            statements::scalar_function(name).or_else(|| structs::function(name))
+        {
             return Ok(function);
         }
         self.others.try_decode_udf(name, buf)

@@ -23,6 +23,58 @@ macro_rules! no_expressions {
     };
 }
 
+/// The methods of an `ExecutionPlan` that has the rows, partitions and order of its field `input`.
+#[macro_export]
+macro_rules! rows_of_input {
+    () => {
+        fn properties(&self) -> &::std::sync::Arc<::datafusion::physical_plan::PlanProperties> {
+            self.input.properties()
+        }
+
+        fn maintains_input_order(&self) -> Vec<bool> {
+            vec![true]
+        }
+
+        fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+            vec![false]
+        }
+
+        fn children(
+            &self,
+        ) -> Vec<&::std::sync::Arc<dyn ::datafusion::physical_plan::ExecutionPlan>> {
+            vec![&self.input]
+        }
+
+        $crate::no_expressions!();
+
+        fn child_stats_requests(
+            &self,
+            partition: Option<usize>,
+        ) -> Vec<::datafusion::physical_plan::ChildStats> {
+            vec![::datafusion::physical_plan::ChildStats::At(partition)]
+        }
+
+        fn statistics_from_inputs(
+            &self,
+            inputs: &[::std::sync::Arc<::datafusion::common::Statistics>],
+            _: &::datafusion::physical_plan::StatisticsArgs,
+        ) -> ::datafusion::error::Result<::std::sync::Arc<::datafusion::common::Statistics>> {
+            match inputs {
+                [input] => Ok(::std::sync::Arc::clone(input)),
+                _ => Ok(::std::sync::Arc::new(
+                    ::datafusion::common::Statistics::new_unknown(&self.schema()),
+                )),
+            }
+        }
+
+        fn cardinality_effect(
+            &self,
+        ) -> ::datafusion::physical_plan::execution_plan::CardinalityEffect {
+            ::datafusion::physical_plan::execution_plan::CardinalityEffect::Equal
+        }
+    };
+}
+
 /// `node` with other children, which is itself: it is a leaf.
 ///
 /// # Errors

@@ -16,53 +16,38 @@ use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
 use datafusion::logical_expr::{Aggregate, LogicalPlan};
-use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+use datafusion::optimizer::OptimizerConfig;
 use datafusion::sql::sqlparser::ast::TableFactor;
 
-/// A rule that asks for dependencies, and sees those that hold.
-#[derive(Debug)]
-pub(crate) struct WithDependencies {
-    pub(crate) rule: Arc<dyn OptimizerRule + Send + Sync>,
+use crate::applied::Rule;
+
+/// Is it the name of a rule that asks for them?
+pub(crate) fn asks(name: &str) -> bool {
+    [
+        "eliminate_duplicated_expr",
+        "eliminate_join",
+        "optimize_projections",
+        "replace_distinct_aggregate",
+    ]
+    .contains(&name)
 }
 
-impl WithDependencies {
-    /// Is it the name of a rule that asks for them?
-    pub(crate) fn asks(name: &str) -> bool {
-        [
-            "eliminate_duplicated_expr",
-            "eliminate_join",
-            "optimize_projections",
-            "replace_distinct_aggregate",
-        ]
-        .contains(&name)
-    }
-}
-
-impl OptimizerRule for WithDependencies {
-    fn name(&self) -> &str {
-        self.rule.name()
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.rule.apply_order()
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        // A rule for one node asks what its inputs know.
-        let asks = match self.apply_order() {
-            Some(_) => plan.inputs().into_iter().any(has_dependencies),
-            None => true,
-        };
-        let plan = match asks {
-            true => corrected(plan)?,
-            false => plan,
-        };
-        self.rule.rewrite(plan, config)
-    }
+/// Applies such a rule to a plan with the dependencies that hold.
+pub(crate) fn told(
+    rule: &Rule,
+    plan: LogicalPlan,
+    config: &dyn OptimizerConfig,
+) -> Result<Transformed<LogicalPlan>> {
+    // A rule for one node asks what its inputs know.
+    let asks = match rule.apply_order() {
+        Some(_) => plan.inputs().into_iter().any(has_dependencies),
+        None => true,
+    };
+    let plan = match asks {
+        true => corrected(plan)?,
+        false => plan,
+    };
+    rule.rewrite(plan, config)
 }
 
 /// Gives SQL above a relation the dependencies that hold in it: `GROUP BY c` may read what `c` determines.

@@ -14,6 +14,7 @@ use datafusion::logical_expr::utils::{conjunction, merge_schema, split_conjuncti
 use datafusion::logical_expr::{
     BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, Operator, lit, when,
 };
+use warpline_gpu::expr::is_fragile;
 
 /// An optimised plan whose conditions keep others from failing. DataFusion's rules would take it back: it is what is planned physically.
 ///
@@ -152,10 +153,8 @@ fn may_fail(expr: &Expr, schema: &DFSchema) -> bool {
                 !is_constant(&cast.expr) && !is_safe(&from, cast.field.data_type())
             }
             Expr::ScalarFunction(call) => {
-                const FRAGILE: [&str; 4] = ["to_date", "to_time", "arrow_cast", "make_date"];
-                let name = call.name();
-                (FRAGILE.contains(&name) || name.starts_with("to_timestamp"))
-                    && !call.args.iter().all(is_constant)
+                let constant: Vec<bool> = call.args.iter().map(is_constant).collect();
+                is_fragile(call.name(), &constant)
             }
             _ => false,
         };

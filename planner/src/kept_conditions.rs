@@ -14,11 +14,13 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
+use crate::applied::Rule;
+
 /// The rule, where no condition is lost.
 #[derive(Debug)]
 pub(crate) struct KeptConditions {
     /// `eliminate_cross_join`.
-    pub(crate) rule: Arc<dyn OptimizerRule + Send + Sync>,
+    pub(crate) rule: Rule,
 }
 
 impl OptimizerRule for KeptConditions {

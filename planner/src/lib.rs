@@ -14,6 +14,7 @@
 
 pub mod age;
 pub mod aggregate_orders;
+mod applied;
 pub mod choose;
 pub mod config;
 pub mod cpu_memory;

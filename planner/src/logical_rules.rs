@@ -10,9 +10,10 @@ use datafusion::functions::core::input_file_name::InputFileNameFunc;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::optimizer::{AnalyzerRule, ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
+use datafusion::optimizer::{AnalyzerRule, Optimizer, OptimizerConfig};
 
-use crate::dependencies::WithDependencies;
+use crate::applied::{Applied, Rule};
+use crate::dependencies;
 use crate::kept_conditions::KeptConditions;
 use crate::{
     AggregateOrders, Decorrelation, Durations, Minutes, Multisets, StructNulls, SubqueryNulls,
@@ -47,123 +48,87 @@ pub fn rules_of_answers() -> [Arc<dyn AnalyzerRule + Send + Sync>; 7] {
 /// are told what holds ([`crate::dependencies`]), the one that joins in another order loses no condition ([`crate::kept_conditions`]), the one
 /// that drops group keys which others determine leaves alone what it cannot name, and the one that groups by what is distinct what would be of
 /// another type.
-pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+pub fn optimizer_rules() -> Vec<Rule> {
     let rules = Optimizer::new().rules.into_iter();
     rules
-        .map(|rule| -> Arc<dyn OptimizerRule + Send + Sync> {
-            match rule.name() {
-                "extract_leaf_expressions" | "push_down_leaf_projections" => {
-                    Arc::new(WhereFilesAreAsked { rule })
-                }
-                "eliminate_cross_join" => Arc::new(KeptConditions { rule }),
-                "eliminate_group_by_constant" => Arc::new(WhereKeysHaveNames { rule }),
-                "single_distinct_aggregation_to_group_by" => Arc::new(OfTheSameTypes { rule }),
-                name if WithDependencies::asks(name) => Arc::new(WithDependencies { rule }),
-                _ => rule,
-            }
+        .map(|rule| -> Rule {
+            let by = match rule.name() {
+                "extract_leaf_expressions" | "push_down_leaf_projections" => where_files_are_asked,
+                "eliminate_cross_join" => return Arc::new(KeptConditions { rule }),
+                "eliminate_group_by_constant" => where_keys_have_names,
+                "single_distinct_aggregation_to_group_by" => where_types_stay,
+                name if dependencies::asks(name) => dependencies::told,
+                _ => return rule,
+            };
+            Arc::new(Applied { rule, by })
         })
         .collect()
 }
 
-/// A rule for plans that ask for what only the scan of a file knows.
-#[derive(Debug)]
-struct WhereFilesAreAsked {
-    rule: Arc<dyn OptimizerRule + Send + Sync>,
-}
-
-impl OptimizerRule for WhereFilesAreAsked {
-    fn name(&self) -> &str {
-        self.rule.name()
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.rule.apply_order()
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        let asked = match self.apply_order() {
-            // It goes through the plan itself.
-            None => any_node(&plan)?,
-            Some(_) => asks_for_files(&plan)?,
-        };
-        match asked {
-            true => self.rule.rewrite(plan, config),
-            false => Ok(Transformed::no(plan)),
-        }
+/// To plans that ask for what only the scan of a file knows.
+fn where_files_are_asked(
+    rule: &Rule,
+    plan: LogicalPlan,
+    config: &dyn OptimizerConfig,
+) -> Result<Transformed<LogicalPlan>> {
+    let asked = match rule.apply_order() {
+        // It goes through the plan itself.
+        None => any_node(&plan)?,
+        Some(_) => asks_for_files(&plan)?,
+    };
+    match asked {
+        true => rule.rewrite(plan, config),
+        false => Ok(Transformed::no(plan)),
     }
 }
 
-/// The rule that drops group keys which others determine, for aggregations whose columns have names of their own: a cast is called what is
+/// The rule that drops group keys which others determine, to aggregations whose columns have names of their own: a cast is called what is
 /// cast, and the projection that computes the key again may not have `a` and `CAST(a AS BIGINT)` beside each other.
-#[derive(Debug)]
-struct WhereKeysHaveNames {
-    rule: Arc<dyn OptimizerRule + Send + Sync>,
-}
-
-impl OptimizerRule for WhereKeysHaveNames {
-    fn name(&self) -> &str {
-        self.rule.name()
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.rule.apply_order()
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        if let LogicalPlan::Aggregate(aggregate) = &plan {
-            let mut names = HashSet::new();
-            let mut columns = aggregate.group_expr.iter().chain(&aggregate.aggr_expr);
-            if !columns.all(|column| names.insert(column.schema_name().to_string())) {
-                return Ok(Transformed::no(plan));
-            }
+fn where_keys_have_names(
+    rule: &Rule,
+    plan: LogicalPlan,
+    config: &dyn OptimizerConfig,
+) -> Result<Transformed<LogicalPlan>> {
+    if let LogicalPlan::Aggregate(aggregate) = &plan
+        && let keys = &aggregate.group_expr
+        // Columns are never dropped.
+        && keys.iter().any(|key| !matches!(key, Expr::Column(_)))
+    {
+        let mut names = HashSet::new();
+        let mut columns = keys.iter().chain(&aggregate.aggr_expr);
+        if !columns.all(|column| names.insert(column.schema_name().to_string())) {
+            return Ok(Transformed::no(plan));
         }
-        self.rule.rewrite(plan, config)
     }
+    rule.rewrite(plan, config)
 }
 
 /// The rule that groups twice for the sake of one DISTINCT, where all columns keep their types: the sum of sums of decimals has ten digits more
 /// than the sum, and what was to be compared with that no longer can be.
-#[derive(Debug)]
-struct OfTheSameTypes {
-    rule: Arc<dyn OptimizerRule + Send + Sync>,
+fn where_types_stay(
+    rule: &Rule,
+    plan: LogicalPlan,
+    config: &dyn OptimizerConfig,
+) -> Result<Transformed<LogicalPlan>> {
+    let before = match &plan {
+        LogicalPlan::Aggregate(aggregate) if aggregate.aggr_expr.iter().any(is_distinct) => {
+            aggregate.clone()
+        }
+        _ => return rule.rewrite(plan, config),
+    };
+    let rewritten = rule.rewrite(plan, config)?;
+    let fields = rewritten.data.schema().fields().iter();
+    let same = fields
+        .zip(before.schema.fields())
+        .all(|(new, old)| new.data_type() == old.data_type());
+    Ok(match same {
+        true => rewritten,
+        false => Transformed::no(LogicalPlan::Aggregate(before)),
+    })
 }
 
-impl OptimizerRule for OfTheSameTypes {
-    fn name(&self) -> &str {
-        self.rule.name()
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.rule.apply_order()
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        let LogicalPlan::Aggregate(aggregate) = &plan else {
-            return Ok(Transformed::no(plan));
-        };
-        let before = aggregate.clone();
-        let rewritten = self.rule.rewrite(plan, config)?;
-        let fields = rewritten.data.schema().fields().iter();
-        let same = fields
-            .zip(before.schema.fields())
-            .all(|(new, old)| new.data_type() == old.data_type());
-        Ok(match same {
-            true => rewritten,
-            false => Transformed::no(LogicalPlan::Aggregate(before)),
-        })
-    }
+fn is_distinct(call: &Expr) -> bool {
+    matches!(call, Expr::AggregateFunction(call) if call.params.distinct)
 }
 
 fn any_node(plan: &LogicalPlan) -> Result<bool> {

@@ -19,7 +19,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use warpline_gpu::GpuError;
-use warpline_gpu::exec::{SecondPlan, TimeLimitExec};
+use warpline_gpu::exec::{SecondPlan, TimeLimitExec, giving_way};
 use warpline_gpu::machine::Machine;
 use warpline_gpu::runtime::Runtime;
 
@@ -59,6 +59,7 @@ impl PhysicalOptimizerRule for GpuPlacement {
             return Ok(plan);
         }
         let plan = self.place(plan, &config, options.execution.target_partitions)?;
+        let plan = giving_way(plan)?;
         Ok(match config.time_limit.0 {
             // What a statement such as SET leaves to do when it is done: it is not to be told that it was stopped.
             Some(_) if plan.is::<EmptyExec>() => plan,
@@ -247,7 +248,7 @@ fn in_parts(
     }
     let plan = replace::replace(classification, runtime, config, next)?;
     Ok(Some(SecondPlan {
-        plan,
+        plan: giving_way(plan)?,
         fallback: (!fallbacks.is_empty()).then(|| fallbacks.join("; ")),
     }))
 }

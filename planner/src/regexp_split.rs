@@ -14,9 +14,6 @@ use regex::Regex;
 static FUNCTION: LazyLock<Arc<ScalarUDF>> =
     LazyLock::new(|| Arc::new(ScalarUDF::from(RegexpSplit::new())));
 
-/// Its name in plans.
-pub const NAME: &str = "regexp_split_to_array";
-
 /// `regexp_split_to_array(text, pattern)`, as PostgreSQL has it: a match of no characters splits where there are some on both sides of it.
 /// NULL where either is.
 pub fn regexp_split() -> Arc<ScalarUDF> {
@@ -38,7 +35,7 @@ impl RegexpSplit {
 
 impl ScalarUDFImpl for RegexpSplit {
     fn name(&self) -> &str {
-        NAME
+        "regexp_split_to_array"
     }
 
     fn signature(&self) -> &Signature {

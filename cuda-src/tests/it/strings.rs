@@ -11,6 +11,7 @@ kernel_args! {
         pub offsets: DevicePtr as "const u64*",
         pub needle: DevicePtr as "const u64*",
         pub tokens: DevicePtr as "const u16*",
+        pub patterns: DevicePtr as "const u64*",
         pub out: DevicePtr as "i64*",
         pub rows: u64,
         pub needle_bytes: u64,
@@ -22,7 +23,7 @@ const BODY: &str = r#"
 WL_KERNEL(strings, StringArgs, args) {
     for (u64 k = threadIdx.x; k < args.rows; k += blockDim.x) {
         const Text t = text_at(args.data, args.offsets[k], args.offsets[k + 1]);
-        i64* out = args.out + k * 12;
+        i64* out = args.out + k * 19;
         out[0] = text_find(t, (i64)t.b, args.needle, args.needle_bytes) - (i64)t.b;
         out[1] = text_starts(t, args.needle, args.needle_bytes);
         out[2] = text_ends(t, args.needle, args.needle_bytes);
@@ -35,6 +36,8 @@ WL_KERNEL(strings, StringArgs, args) {
         out[9] = (i64)text_pack<3, 21>(t);
         out[10] = text_equals(t, args.needle, args.needle_bytes);
         out[11] = text_bytes(text_but_last(t, 1));
+        for (u32 code = 0; code < 6; ++code) out[12 + code] = text_like_coded<false>(t, args.patterns, code);
+        out[18] = text_like_coded<true>(t, args.patterns, 4);
     }
 }
 "#;
@@ -74,12 +77,23 @@ fn check(sanitizer: Sanitizer) {
         let mut constant: Vec<u64> = chunks.map(|word| u64::from_ne_bytes(*word)).collect();
         // %a_%
         let mut tokens: Vec<u16> = vec![257, u16::from(b'a'), 256, 257];
-        let mut out = vec![0i64; texts.len() * 12];
+        // The needle in each kind of pattern, the tokens, and the needle between tokens of any text once more, as tokens.
+        let length = needle.len() as u64;
+        let of_constant = (0..4u64).map(|kind| (kind, length));
+        let heads = of_constant.chain([(4, 4), (3, length)]);
+        let mut patterns: Vec<u64> = heads
+            .flat_map(|(kind, length)| [(if kind == 4 { 12 } else { 13 }) << 3 | kind, length])
+            .collect();
+        let number = |token: (usize, &u16)| u64::from(*token.1) << (16 * token.0);
+        patterns.push(tokens.iter().enumerate().map(number).sum());
+        patterns.extend(&constant);
+        let mut out = vec![0i64; texts.len() * 19];
         let args = StringArgs {
             data: device(&mut words),
             offsets: device(&mut offsets),
             needle: device(&mut constant),
             tokens: device(&mut tokens),
+            patterns: device(&mut patterns),
             out: device(&mut out),
             rows: texts.len() as u64,
             needle_bytes: needle.len() as u64,
@@ -91,7 +105,7 @@ fn check(sanitizer: Sanitizer) {
             Schedule::Ascending,
         )
         .unwrap();
-        for (text, out) in texts.iter().zip(out.chunks(12)) {
+        for (text, out) in texts.iter().zip(out.chunks(19)) {
             let chars: Vec<char> = text.chars().collect();
             let bytes_of = |chars: &[char]| chars.iter().map(|c| c.len_utf8() as i64).sum::<i64>();
             let found = text.find(needle).map(|at| at as i64);
@@ -119,6 +133,17 @@ fn check(sanitizer: Sanitizer) {
                 "{text}"
             );
             assert_eq!(out[10] != 0, text == needle, "{text}");
+            let expected = [
+                text == needle,
+                text.ends_with(needle),
+                text.starts_with(needle),
+                text.contains(needle),
+                like,
+                text.contains(needle),
+                like,
+            ];
+            let found: Vec<bool> = out[12..].iter().map(|found| *found != 0).collect();
+            assert_eq!(found, expected, "{needle} in {text}");
             assert_eq!(
                 out[11],
                 bytes_of(&chars[..chars.len().saturating_sub(1)]),

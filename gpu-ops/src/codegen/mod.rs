@@ -72,3 +72,4 @@ pub use ir::value::{CType, Meaning};
 pub use kernel::writer::BLOCK_THREADS;
 pub use string::packed::{pack, unpack_array};
 pub use string::plan::bytes_supported;
+pub use string::sought::Sought;

@@ -69,6 +69,7 @@ pub use sketch::Sketch;
 pub(crate) use sketch::{HASHES, SAMPLE};
 pub(crate) use string_sorter::{DistinctStrings, SortedStrings, StringSorter};
 pub(crate) use text_dictionary::TextKernels;
+pub(crate) use texts::Texts;
 pub use types::{Column, ColumnStatistics, Dictionary, Encoding};
 
 use std::sync::Arc;

@@ -56,8 +56,8 @@ mod sort;
 mod tests;
 
 pub use node::{
-    ColdStart, DERIVED, Entry, FragmentOptions, FragmentReport, GpuFragmentExec, STEP_COUNTERS,
-    SecondPlan, StepReport, TimeLimit, TimeLimitExec, TreeMetrics, boxed, in_one_partition,
-    in_partitions_of, indented, is_computable, over_inputs,
+    ColdStart, DERIVED, Entry, FragmentOptions, FragmentReport, GivesWayExec, GpuFragmentExec,
+    STEP_COUNTERS, SecondPlan, StepReport, TimeLimit, TimeLimitExec, TreeMetrics, boxed,
+    giving_way, in_one_partition, in_partitions_of, indented, is_computable, over_inputs,
 };
 pub use output::{DeviceRows, DeviceValues};

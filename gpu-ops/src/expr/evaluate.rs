@@ -28,18 +28,7 @@ pub fn evaluate_strings(
     values: &ArrayRef,
     data_type: &DataType,
 ) -> Result<ArrayRef> {
-    let start = Instant::now();
-    let results = map(parts(values, data_type)?, |part| {
-        evaluate_part(function, part, data_type)
-    })?;
-    let results = results.into_iter().collect::<Result<Vec<_>>>()?;
-    let results = in_one(&results)?;
-    log::debug!(
-        "{function} of {} strings took {:.0?}",
-        values.len(),
-        start.elapsed()
-    );
-    Ok(results)
+    Ok(evaluated(function, values, data_type, 0)?.0)
 }
 
 /// What [`evaluate_strings`] yields, and for which of the values, with NULL behind them, the expression fails: these have another one's result.
@@ -52,44 +41,49 @@ pub(crate) fn evaluate_fallible(
     values: &ArrayRef,
     data_type: &DataType,
 ) -> Result<(ArrayRef, Option<Vec<bool>>)> {
-    let error = match evaluate_strings(function, values, data_type) {
-        Ok(results) => return Ok((results, None)),
-        Err(error) => error,
+    let most_failed = match function_may_fault(function) {
+        true => MOST_FAILED,
+        false => 0,
     };
-    if !matches!(error, GpuError::Unsupported(_)) || !function_may_fault(function) {
-        return Err(error);
+    let (results, fails) = evaluated(function, values, data_type, most_failed)?;
+    if !fails.contains(&true) {
+        return Ok((results, None));
     }
-    let found = map(parts(values, data_type)?, |part| {
-        let mut found = Found::default();
-        found.add(function, part, data_type)?;
-        Ok(found)
-    })?;
-    let found = found.into_iter().collect::<Result<Vec<_>>>()?;
-    let fails: Vec<bool> = found.iter().flat_map(|part| part.fails.clone()).collect();
-    let Some(stand_in) = fails.iter().position(|fails| !fails) else {
-        return Err(error);
-    };
-    let results: Vec<ArrayRef> = found.into_iter().flat_map(|part| part.results).collect();
+    // A NULL could be one where the expression has none.
+    let stand_in = fails.iter().position(|fails| !fails).unwrap_or(0);
     let places = fails.iter().enumerate();
     let places = places.map(|(place, fails)| if *fails { stand_in } else { place } as u32);
-    let results = take(
-        &in_one(&results)?,
-        &UInt32Array::from_iter_values(places),
-        None,
-    )?;
+    let results = take(&results, &UInt32Array::from_iter_values(places), None)?;
     Ok((results, Some(fails)))
 }
 
-/// The values in parts, and NULL.
-fn parts(values: &ArrayRef, data_type: &DataType) -> Result<Vec<ArrayRef>> {
+/// The results, and which of them are missing, at most `most_failed` of a part: NULL is in their places.
+fn evaluated(
+    function: &Arc<dyn PhysicalExpr>,
+    values: &ArrayRef,
+    data_type: &DataType,
+    most_failed: usize,
+) -> Result<(ArrayRef, Vec<bool>)> {
+    let start = Instant::now();
     let parts = (0..values.len()).step_by(EVALUATED);
     let parts = parts.map(|start| values.slice(start, EVALUATED.min(values.len() - start)));
-    Ok(parts.chain([one_null(data_type)?]).collect())
-}
-
-fn in_one(parts: &[ArrayRef]) -> Result<ArrayRef> {
-    let parts: Vec<&dyn Array> = parts.iter().map(|part| &**part).collect();
-    Ok(concat(&parts)?)
+    let parts = parts.chain([one_null(data_type)?]);
+    let found = map(parts.collect(), |part| {
+        let mut found = Found::default();
+        found.add(function, part, data_type, most_failed)?;
+        Ok(found)
+    })?;
+    let found: Vec<Found> = found.into_iter().collect::<Result<_>>()?;
+    let results = found.iter().flat_map(|part| &part.results);
+    let results: Vec<&dyn Array> = results.map(|part| &**part).collect();
+    let results = concat(&results)?;
+    let fails = found.into_iter().flat_map(|part| part.fails).collect();
+    log::debug!(
+        "{function} of {} strings took {:.0?}",
+        values.len(),
+        start.elapsed()
+    );
+    Ok((results, fails))
 }
 
 /// Results, and which values have none: their places hold NULLs.
@@ -101,12 +95,13 @@ struct Found {
 }
 
 impl Found {
-    /// Adds the results of a part. Where it fails as a whole its halves are tried.
+    /// Adds the results of a part. Where it fails as a whole its halves are tried, while fewer than `most_failed` have failed.
     fn add(
         &mut self,
         function: &Arc<dyn PhysicalExpr>,
         part: ArrayRef,
         data_type: &DataType,
+        most_failed: usize,
     ) -> Result<()> {
         let rows = part.len();
         match evaluate_part(function, Arc::clone(&part), data_type) {
@@ -114,13 +109,13 @@ impl Found {
                 self.results.push(results);
                 self.fails.resize(self.fails.len() + rows, false);
             }
-            Err(_) if rows > 1 => {
+            Err(GpuError::Unsupported(_)) if self.failed < most_failed && rows > 1 => {
                 let half = rows / 2;
-                self.add(function, part.slice(0, half), data_type)?;
-                self.add(function, part.slice(half, rows - half), data_type)?;
+                for (start, rows) in [(0, half), (half, rows - half)] {
+                    self.add(function, part.slice(start, rows), data_type, most_failed)?;
+                }
             }
-            Err(error) if self.failed == MOST_FAILED => return Err(error),
-            Err(_) => {
+            Err(GpuError::Unsupported(_)) if self.failed < most_failed => {
                 let results = match function.data_type(&one_column(data_type))? {
                     DataType::Dictionary(_, value) => *value,
                     other => other,
@@ -129,6 +124,7 @@ impl Found {
                 self.fails.push(true);
                 self.failed += 1;
             }
+            Err(error) => return Err(error),
         }
         Ok(())
     }

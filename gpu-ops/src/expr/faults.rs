@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::physical_expr::expressions::CastExpr;
+use datafusion::physical_expr::expressions::{CastExpr, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::scalar::ScalarValue;
 
@@ -59,24 +59,45 @@ impl Expr {
     }
 }
 
-/// Functions that have no value for some strings.
-const OF_SOME_STRINGS: [&str; 4] = ["to_date", "to_time", "to_unixtime", "decode"];
+/// Is it the name of a function of DataFusion's that has no value for some arguments? `constant` tells which of its arguments are constants:
+/// with these it is the same for all rows.
+pub fn is_fragile(name: &str, constant: &[bool]) -> bool {
+    const FRAGILE: [&str; 7] = [
+        "arrow_cast",
+        "chr",
+        "decode",
+        "make_date",
+        "to_date",
+        "to_time",
+        "to_unixtime",
+    ];
+    // A number of characters below zero, and the part of number zero.
+    let third = matches!(name, "substr" | "substring" | "split_part");
+    let varies = |constant: &bool| !constant;
+    match third {
+        true => constant.get(2).is_some_and(varies),
+        false => {
+            (FRAGILE.contains(&name) || name.starts_with("to_timestamp"))
+                && constant.iter().any(varies)
+        }
+    }
+}
 
 /// Does a function of one string column cast it to what not every string is, or read it as a time? Others do not fail, as far as is known.
 pub(crate) fn function_may_fault(function: &Arc<dyn PhysicalExpr>) -> bool {
-    let schema = Schema::new(vec![Field::new("value", DataType::Utf8, true)]);
     let mut fails = false;
     // The closure never fails, so neither does the walk.
     let _ = function.apply(|part| {
         if let Some(cast) = part.downcast_ref::<CastExpr>() {
             let to = cast.cast_type();
+            let schema = Schema::new(vec![Field::new("value", DataType::Utf8, true)]);
             let from = cast.expr().data_type(&schema);
             fails |= !is_text(to)
                 && from.map_or(true, |from| is_text(&from) || cast_may_fault(&from, to));
         }
         if let Some(call) = part.downcast_ref::<ScalarFunctionExpr>() {
-            let name = call.fun().name();
-            fails |= OF_SOME_STRINGS.contains(&name) || name.starts_with("to_timestamp");
+            let constant: Vec<bool> = call.args().iter().map(|e| e.is::<Literal>()).collect();
+            fails |= is_fragile(call.fun().name(), &constant);
         }
         Ok(match fails {
             true => TreeNodeRecursion::Stop,

@@ -15,7 +15,7 @@ pub use calendar::{Calendar, DatePart, LocalSpan, Span};
 pub use display::Named;
 pub use evaluate::evaluate_strings;
 pub(crate) use evaluate::{evaluate_batch, evaluate_fallible, one_null};
-pub use faults::is_same_ticks;
+pub use faults::{is_fragile, is_same_ticks};
 pub use math::MathFunction;
 pub use zone::{Period, Zone};
 

@@ -1,26 +1,20 @@
 //! Aggregating before joining.
 //!
-//! Two shapes of Yan and Larson's "Eager aggregation and lazy aggregation" (VLDB 1995), both without
-//! a second aggregation above:
-//!
-//! - [`pull_up`]: a table that only contributes values which follow from the grouping keys is joined to the groups
-//!   instead of to the rows. It may still drop groups, all rows of which it would have dropped.
-//! - [`group_join`]: `γ(L ⟕ R; k)` where `k` is unique in `L` and all calls are over `R` becomes
-//!   `L ⟕ γ(R)`: one group a left row, found by its key.
+//! A table that only contributes values which follow from the grouping keys is joined to the groups instead of to the rows. It
+//! may still drop groups, all rows of which it would have dropped. One of the shapes of Yan and Larson's "Eager aggregation and
+//! lazy aggregation" (VLDB 1995), without a second aggregation above.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
-use datafusion::scalar::ScalarValue;
-use warpline_gpu::expr::{BinaryOp, Expr, Node};
+use warpline_gpu::expr::Expr;
 use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
 use super::Order;
 use super::flatten::{JoinGraph, Set, flatten};
 use super::groups::{determined, determining};
 use crate::reason::{Reason, refuse};
-use crate::rel::expr::{as_column, children, columns, renumber, substitute, substitute_all};
+use crate::rel::expr::{as_column, columns, renumber, substitute, substitute_all};
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
 use crate::stats::{Estimator, Proof};
 
@@ -308,7 +302,7 @@ fn joined_late(
 }
 
 /// `aggregate` over what its input's columns are.
-fn over(aggregate: &Aggregate, columns: &[Expr]) -> Result<Aggregate, Reason> {
+pub(super) fn over(aggregate: &Aggregate, columns: &[Expr]) -> Result<Aggregate, Reason> {
     let within = |e: &Option<Expr>| e.as_ref().map(|e| substitute(e, columns)).transpose();
     let calls = aggregate
         .calls
@@ -325,134 +319,4 @@ fn over(aggregate: &Aggregate, columns: &[Expr]) -> Result<Aggregate, Reason> {
         keys: substitute_all(&aggregate.keys, columns)?,
         calls,
     })
-}
-
-/// The aggregation `rel` as a join with groups, if it has the shape.
-pub(super) fn group_join(
-    rel: &RelRef,
-    estimator: &Estimator<'_>,
-) -> Result<Option<RelRef>, Reason> {
-    let RelKind::Aggregate { input, aggregate } = &rel.kind else {
-        return Ok(None);
-    };
-    let mut aggregate = aggregate.clone();
-    let mut input = Arc::clone(input);
-    while let RelKind::Project {
-        input: below,
-        exprs,
-    } = &input.kind
-    {
-        aggregate = over(&aggregate, exprs)?;
-        input = Arc::clone(below);
-    }
-    let RelKind::Join(join) = &input.kind else {
-        return Ok(None);
-    };
-    let n = join.left.columns.len();
-    let plain = |e: &Expr| as_column(e).filter(|c| *c < n);
-    let keys: Option<BTreeSet<usize>> = aggregate.keys.iter().map(plain).collect();
-    // Without keys there is a group of no rows as well, and no left row for it.
-    let shape = !aggregate.keys.is_empty()
-        && join.kind == JoinKind::Left
-        && !join.null_equal
-        && !join.on.is_empty()
-        && join.residual.is_empty()
-        && !aggregate.calls.is_empty()
-        && aggregate.calls.iter().all(|c| {
-            c.filter.is_none()
-                && !c.distinct
-                && c.argument.as_ref().is_some_and(|e| {
-                    // Rows that no left row asks for are evaluated as well.
-                    !e.may_fault()
-                        && is_strict(e)
-                        && !columns(e).is_empty()
-                        && columns(e).iter().all(|c| *c >= n)
-                })
-        });
-    let Some(keys) = keys.filter(|_| shape) else {
-        return Ok(None);
-    };
-    let (left, right) = (estimator.rows(&join.left), estimator.estimate(&join.right));
-    // Groups that no left row asks for are work for nothing.
-    if !estimator.unique(&join.left, &keys, Proof::Certain) || left * 4.0 < right.rows.sqrt() {
-        return Ok(None);
-    }
-    let calls = aggregate
-        .calls
-        .iter()
-        .map(|c| AggregateCall {
-            argument: c.argument.as_ref().map(|e| renumber(e, &|i| i - n)),
-            ..c.clone()
-        })
-        .collect();
-    let by: Vec<Expr> = join.on.iter().map(|(_, r)| r.clone()).collect();
-    let names: Vec<String> = by
-        .iter()
-        .map(|e| as_column(e).map_or("key".into(), |c| join.right.columns[c].name.clone()))
-        .collect();
-    let groups = Rel::aggregate(
-        Arc::clone(&join.right),
-        Aggregate { keys: by, calls },
-        &names,
-    );
-    let on = join
-        .on
-        .iter()
-        .enumerate()
-        .map(|(i, (l, _))| (l.clone(), groups.column(i)))
-        .collect();
-    let joined = Rel::join(Join {
-        left: Arc::clone(&join.left),
-        right: groups,
-        kind: JoinKind::Left,
-        on,
-        residual: vec![],
-        null_equal: false,
-        build: None,
-    });
-    let first = n + join.on.len();
-    let outputs = rel
-        .columns
-        .iter()
-        .enumerate()
-        .map(|(i, column)| {
-            let expr = match i.checked_sub(aggregate.keys.len()) {
-                None => aggregate.keys[i].clone(),
-                Some(call) => {
-                    let value = joined.column(first + call);
-                    if aggregate.calls[call].function == AggregateFunction::Count {
-                        or_zero(value)
-                    } else {
-                        value
-                    }
-                }
-            };
-            (expr, column.name.clone())
-        })
-        .collect();
-    Ok(Some(Rel::project(joined, outputs)))
-}
-
-/// Is `expr` NULL whenever its columns are?
-fn is_strict(expr: &Expr) -> bool {
-    match &expr.node {
-        Node::Column(_) => true,
-        Node::Literal(value) => !value.is_null(),
-        Node::Binary { op, .. } => {
-            matches!(op, BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply)
-                && children(expr).into_iter().all(is_strict)
-        }
-        Node::Negate(e) | Node::Cast { value: e, .. } => is_strict(e),
-        _ => false,
-    }
-}
-
-/// A count, zero where there is no group.
-fn or_zero(count: Expr) -> Expr {
-    let zero = Expr::literal(ScalarValue::Int64(Some(0)));
-    Expr {
-        data_type: DataType::Int64,
-        nullable: false,
-        node: Node::Coalesce(vec![count, zero]),
-    }
 }

@@ -10,9 +10,11 @@
 //! is found out once (`sides`).
 
 mod cost;
+mod distinct;
 mod eager;
 mod extremes;
 mod extremes_together;
+mod fanout;
 mod flatten;
 mod graph;
 mod groups;
@@ -74,8 +76,13 @@ impl Order<'_> {
     }
 
     fn aggregation(&self, rel: &RelRef) -> Result<RelRef, Reason> {
-        if let Some(joined) = eager::group_join(rel, self.estimator)? {
-            return self.of(&joined);
+        if let Some(told) = distinct::told(rel, self.estimator) {
+            return self.of(&told);
+        }
+        let simpler = fanout::over_single_rows(rel, self.estimator)
+            .or_else(|| fanout::over_groups(rel, self.estimator));
+        if let Some(simpler) = simpler {
+            return self.of(&simpler);
         }
         let fewer = groups::fewer_keys(rel, self.estimator);
         // Dropped keys leave a projection above the groups.

@@ -1,13 +1,13 @@
 //! String columns that must be loaded as dictionary codes.
 //!
 //! Functions of one string column that the device runs on its bytes ([`bytes_supported`]) need none, and the
-//! short strings that some of them return can be grouped and ordered as they are. Everything else that
-//! looks into strings does: keys of joins, groups and orders, comparisons between columns, values of CASE.
+//! short strings that some of them return can be grouped and ordered as they are; nor do strings in which others are sought
+//! ([`Sought`]). Everything else that looks into strings does: keys of joins, groups and orders, comparisons between columns, values of CASE.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use warpline_gpu::codegen::bytes_supported;
+use warpline_gpu::codegen::{Sought, bytes_supported};
 use warpline_gpu::expr::{Expr, Node};
 use warpline_gpu::graph::WindowColumn;
 use warpline_gpu::pipeline::AggregateFunction;
@@ -153,8 +153,21 @@ fn inside(inputs: &[&RelRef], expr: &Expr, found: &mut Found) {
                 operand(inputs, otherwise, found);
             }
         }
+        Node::PerCombination {
+            inputs: list,
+            function,
+        } => {
+            let types: Vec<_> = list.iter().map(|e| &e.data_type).collect();
+            let searched = Sought::of(function, &types).map(|sought| sought.searched());
+            for (place, e) in list.iter().enumerate() {
+                let lies_as_bytes = Some(place) == searched
+                    && as_column(e).is_some_and(|i| !is_computed(inputs, i));
+                if !lies_as_bytes {
+                    operand(inputs, e, found);
+                }
+            }
+        }
         Node::Coalesce(list)
-        | Node::PerCombination { inputs: list, .. }
         | Node::Math {
             arguments: list, ..
         } => list.iter().for_each(|e| operand(inputs, e, found)),

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use warpline_gpu::codegen::Sought;
 use warpline_gpu::expr::{Expr, Node};
 use warpline_gpu::pipeline::AggregateFunction;
 
@@ -15,7 +16,8 @@ use crate::translate::{is_string, short_type};
 /// By the address of a relation and a column: are its values those of a table?
 type Known = HashMap<(*const Rel, usize), bool>;
 
-/// Refuses a relation with a lookup by combination that has no hope of few combinations, or, unless `allowed`, with any.
+/// Refuses a relation with a lookup by combination that has no hope of few combinations, or, unless `allowed`, with any but those that
+/// need none of few: one string that is sought in another.
 ///
 /// # Errors
 /// The reason for the first of them.
@@ -61,7 +63,9 @@ fn few(expr: &Expr, inputs: &[&RelRef], allowed: bool, known: &mut Known) -> Res
         function,
     } = &expr.node
     {
-        if !allowed {
+        let types: Vec<_> = values.iter().map(|value| &value.data_type).collect();
+        let sought = Sought::of(function, &types).is_some_and(|sought| !sought.may_be_refused());
+        if !allowed && !sought {
             return refuse(format!("{function} runs on the CPU"));
         }
         for value in values {

@@ -400,9 +400,53 @@ fn replace(
                 Ok(replaced) => *child = replaced,
                 Err(reason) => failure = Some(reason),
             });
-            failure.map_or(Ok(result), Err)
+            match failure {
+                Some(reason) => Err(reason),
+                None => of_one_string(result),
+            }
         }
     }
+}
+
+/// `expr` as a function of one string where it is one of that and of what is computed of the same: there are as many values as the
+/// string has, not as many as there would be combinations.
+fn of_one_string(expr: Expr) -> Result<Expr, Reason> {
+    let Node::PerCombination { inputs, function } = &expr.node else {
+        return Ok(expr);
+    };
+    let mut string = None;
+    for input in inputs {
+        match &input.node {
+            Node::PerDistinct { column, .. } => string = Some(*column),
+            Node::Column(_) => {}
+            _ => return Ok(expr),
+        }
+    }
+    let of_it = |input: &Expr| match input.node {
+        Node::PerDistinct { column, .. } => Some(column) == string,
+        Node::Column(column) => Some(column) == string,
+        _ => false,
+    };
+    let Some(column) = string.filter(|_| inputs.iter().all(of_it)) else {
+        return Ok(expr);
+    };
+    let composed = Arc::clone(function).transform_down(|e| {
+        let Some(input) = e.downcast_ref::<Column>() else {
+            return Ok(Transformed::no(e));
+        };
+        let value = match inputs.get(input.index()).map(|input| &input.node) {
+            Some(Node::PerDistinct { function, .. }) => Arc::clone(function),
+            _ => Arc::new(Column::new(input.name(), 0)) as _,
+        };
+        Ok(Transformed::new(value, true, TreeNodeRecursion::Jump))
+    })?;
+    Ok(Expr {
+        node: Node::PerDistinct {
+            column,
+            function: composed.data,
+        },
+        ..expr
+    })
 }
 
 /// The string function of `outer` over `inner`.
@@ -435,7 +479,7 @@ fn compose(inner: Expr, function: &Arc<dyn PhysicalExpr>, outer: &Expr) -> Resul
                 function: composed,
             }))
         }
-        Node::Literal(value) => evaluate(function, value, &inner.data_type).map(Expr::literal),
+        Node::Literal(value) => at_constant(function, value, &inner.data_type).map(Expr::literal),
         Node::Case {
             branches,
             otherwise,
@@ -463,8 +507,11 @@ fn compose(inner: Expr, function: &Arc<dyn PhysicalExpr>, outer: &Expr) -> Resul
     }
 }
 
-/// The function of one string column at a constant.
-fn evaluate(
+/// `function`, over one column, at a constant of `data_type`.
+///
+/// # Errors
+/// Those of the function.
+pub fn at_constant(
     function: &Arc<dyn PhysicalExpr>,
     value: &ScalarValue,
     data_type: &DataType,

@@ -165,19 +165,21 @@ fn equal_joins(a: &Join, b: &Join) -> bool {
 }
 
 fn equal_aggregates(a: &Aggregate, b: &Aggregate) -> bool {
+    all_same(&a.keys, &b.keys)
+        && a.calls.len() == b.calls.len()
+        && a.calls.iter().zip(&b.calls).all(|(a, b)| same_call(a, b))
+}
+
+/// True when both calls compute the same.
+pub fn same_call(a: &AggregateCall, b: &AggregateCall) -> bool {
     let optional = |a: &Option<_>, b: &Option<_>| match (a, b) {
         (Some(a), Some(b)) => same(a, b),
         (None, None) => true,
         _ => false,
     };
-    let calls = |a: &AggregateCall, b: &AggregateCall| {
-        a.function == b.function
-            && a.distinct == b.distinct
-            && a.return_type == b.return_type
-            && optional(&a.argument, &b.argument)
-            && optional(&a.filter, &b.filter)
-    };
-    all_same(&a.keys, &b.keys)
-        && a.calls.len() == b.calls.len()
-        && a.calls.iter().zip(&b.calls).all(|(a, b)| calls(a, b))
+    a.function == b.function
+        && a.distinct == b.distinct
+        && a.return_type == b.return_type
+        && optional(&a.argument, &b.argument)
+        && optional(&a.filter, &b.filter)
 }

@@ -37,17 +37,18 @@ pub mod with_names;
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use datafusion::config::Dialect;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{FunctionRegistry, SessionState};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{CopyToSource, CopyToStatement, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{Expr, Statement, visit_expressions};
 
 use crate::interval_product::interval_product;
-use crate::regexp_split::{self, regexp_split};
+use crate::regexp_split::regexp_split;
 use crate::{age, ordered_set};
 
 /// Most changes of one statement: each is for another name.
@@ -82,7 +83,7 @@ const MOST_CHANGES: usize = 32;
 /// |---|---|
 /// | names that are ambiguous | sort keys ([`order_keys`]), outputs of set operations ([`branch_names`]) or those beside lists ([`unnest_names`]) with names of their own |
 /// | tables in WITH that are called as one around | names of their own ([`with_names`]) |
-/// | functions that it lacks | those that it has ([`synonyms`]); table functions in small letters, files by their names ([`other_dialects`]) |
+/// | functions that it lacks, or has for other arguments alone | those that it has ([`synonyms`]); table functions in small letters, files by their names ([`other_dialects`]) |
 /// | output columns of one name; aggregates that differ in casts alone | names of their own ([`output_names`], [`cast_arguments`]) |
 /// | columns that are not there | a series' by the name of its table ([`series_columns`]); what an output of the name is ([`alias_reuse`]) |
 /// | joins with the nearest row; rows that are sought in subqueries | lateral joins ([`as_of`]); EXISTS ([`row_subqueries`]) |
@@ -177,6 +178,8 @@ fn put_otherwise(statement: &mut DfStatement, error: &DataFusionError) -> bool {
             name == age::NAME && change(&synonyms::parts_of_ages)
                 || change(&|inner| synonyms::replace(inner, &name))
         })
+        || synonyms::mismatched(error)
+            .is_some_and(|name| change(&|inner| synonyms::replace(inner, &name)))
         || output_names::repeated(error)
             .is_some_and(|name| change(&|inner| output_names::set_apart(inner, &name)))
         || cast_arguments::is_repeated(error) && change(&cast_arguments::set_apart)
@@ -202,16 +205,26 @@ fn registered(state: &mut Cow<'_, SessionState>, error: &DataFusionError) -> Res
     let Some(name) = synonyms::unknown(error) else {
         return Ok(false);
     };
-    if name == age::NAME {
-        state.to_mut().register_udf(age::age())?;
-    } else if name == regexp_split::NAME {
-        state.to_mut().register_udf(regexp_split())?;
+    if let Some(function) = scalar_function(&name) {
+        state.to_mut().register_udf(function)?;
     } else if let Some(function) = ordered_set::function(&name) {
         state.to_mut().register_udaf(function)?;
     } else {
         return Ok(false);
     }
     Ok(true)
+}
+
+/// Functions of ours that statements call by their names.
+fn scalar_functions() -> [Arc<ScalarUDF>; 2] {
+    [age::age(), regexp_split()]
+}
+
+/// The one of them that is called so.
+pub fn scalar_function(name: &str) -> Option<Arc<ScalarUDF>> {
+    scalar_functions()
+        .into_iter()
+        .find(|function| function.name() == name)
 }
 
 /// Why types do not fit in a plan with intervals or times of day.
@@ -261,7 +274,7 @@ pub async fn plan_text(state: &SessionState, sql: &str) -> Result<LogicalPlan> {
 
 /// Makes the functions known that statements may be put in: what [`plain_text`] gives may need them.
 pub fn register_functions(context: &SessionContext) {
-    for function in [interval_product(), age::age(), regexp_split()] {
+    for function in scalar_functions().into_iter().chain([interval_product()]) {
         context.register_udf(function.as_ref().clone());
     }
     for function in ordered_set::functions() {

@@ -52,8 +52,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Synonym> {
     SYNONYMS.iter().chain(&CLICKHOUSE)
 }
 
-/// Those of more than one other system, or of one whose names are not all of one form.
-const SYNONYMS: [Synonym; 91] = [
+/// Those of other systems than ClickHouse.
+const SYNONYMS: [Synonym; 92] = [
     ("add_months", 2, "$1 + $2 * INTERVAL '1 month'"),
     ("age", 1, "age(CAST(current_date() AS TIMESTAMP), $1)"),
     ("approx_count_distinct", 1, "approx_distinct($1)"),
@@ -146,6 +146,7 @@ const SYNONYMS: [Synonym; 91] = [
     ("startswith", 2, "starts_with($1, $2)"),
     ("str_split", 2, "string_to_array($1, $2)"),
     ("strftime", 2, "to_char($1, $2)"),
+    ("string_agg", 1, "string_agg($1, ',')"),
     ("string_split", 2, "string_to_array($1, $2)"),
     ("strlen", 1, "character_length($1)"),
     ("time_bucket", 2, "date_bin($1, $2)"),
@@ -181,6 +182,15 @@ pub(crate) fn unknown(error: &DataFusionError) -> Option<String> {
     let (name, _) = message
         .strip_prefix("Invalid function '")?
         .split_once('\'')?;
+    Some(name.to_lowercase())
+}
+
+/// The name of the function that DataFusion says it has for other arguments alone, in small letters.
+pub(crate) fn mismatched(error: &DataFusionError) -> Option<String> {
+    let message = error.find_root().strip_backtrace();
+    let (_, call) =
+        message.split_once("No function matches the given name and argument types '")?;
+    let (name, _) = call.split_once('(')?;
     Some(name.to_lowercase())
 }
 
@@ -409,6 +419,67 @@ mod tests {
     use crate::statements;
     use crate::statements::tests::answer;
 
+    /// Arguments of the type that a function takes, as many as that or more; `None` where no two calls yield the same.
+    fn examples(name: &str, count: usize) -> Option<&'static [&'static str]> {
+        Some(match name {
+            "gen_random_uuid" | "getdate" | "now64" => return None,
+            "add_months" => &["d", "2"],
+            "approx_percentile" | "approx_quantile" | "percentile_approx" | "quantile_cont" => {
+                &["n", "0.5"]
+            }
+            "array_size" => &["make_array(n, n)"],
+            "date_add" | "date_sub" => &["d", "INTERVAL '3 days'"],
+            "datediff" if count == 3 => &["'month'", "d", "TIMESTAMP '2024-03-01'"],
+            "div0" | "safe_divide" => &["n", "(n - 3)"],
+            "startswith" | "endswith" => &["s", "'b'"],
+            "nullifzero" | "square" => &["n"],
+            "if" | "iff" | "iif" => &["b", "n", "0"],
+            "count_if" | "countif" | "every" => &["b"],
+            "charindex" | "locate" => &["'b'", "s"],
+            "mid" => &["s", "2", "2"],
+            "mod" | "div" => &["n", "3"],
+            "isnull" | "zeroifnull" | "sign" | "ceiling" => &["n", "7"],
+            "space" => &["abs(n)"],
+            "regexp_split_to_table" => &["s", "'ñ'"],
+            "adddays" | "addhours" | "addminutes" | "addmonths" | "addweeks" | "addyears"
+            | "subtractdays" | "subtractmonths" | "subtractweeks" | "subtractyears" => &["d", "n"],
+            "argmax" | "argmin" => &["s", "n"],
+            "arraydistinct" | "arrayjoin" => &["make_array(n, 3, n)"],
+            "arraystringconcat" => &["make_array(s, 'x')", "'-'"],
+            "avgif" | "maxif" | "minif" | "sumif" => &["n", "b"],
+            "grouparray" | "groupuniqarray" => &["n"],
+            "has" => &["make_array(n, 3)", "3"],
+            "notempty" | "lengthutf8" | "lowerutf8" | "upperutf8" => &["s"],
+            "match" | "endswithutf8" => &["s", "'b'"],
+            "replaceall" | "replaceregexpall" | "replaceregexpone" => &["s", "'ñ'", "'n'"],
+            "splitbychar" | "splitbystring" => &["'ñ'", "s"],
+            "stddevpop" | "stddevsamp" | "tofloat32" | "tofloat64" | "toint8" | "toint16"
+            | "toint32" | "toint64" => &["n"],
+            "todatetime64" => &["d", "3"],
+            "splitpart" => &["s", "'ñ'", "1"],
+            "arg_max" | "arg_min" | "max_by" | "min_by" => &["s", "n"],
+            "date_diff" | "timestamp_diff" | "datetime_diff" => {
+                &["'month'", "d", "TIMESTAMP '2024-03-01'"]
+            }
+            "datediff" => &["DATE '2024-03-01'", "d"],
+            "width_bucket" => &["n", "-4", "4", "4"],
+            "replicate" => &["s", "2"],
+            "strftime" => &["d", "'%Y %j'"],
+            "variance" | "variance_pop" | "variance_samp" | "first" | "last" => &["n"],
+            "approx_count_distinct" | "lcase" | "len" | "strlen" | "ucase" => &["s"],
+            "regexp_extract" | "regexp_substr" => &["s", "'[a-n](ñ*)'", "1"],
+            "str_split" | "string_split" | "split" | "regexp_contains" => &["s", "'ñ'"],
+            "generate_date_array" => &[
+                "DATE '2024-02-01'",
+                "DATE '2024-02-09'",
+                "INTERVAL '3 days'",
+            ],
+            "time_bucket" => &["INTERVAL '1 day'", "d"],
+            "group_concat" | "listagg" | "string_agg" => &["s", "'-'"],
+            _ => &["d"],
+        })
+    }
+
     #[tokio::test]
     async fn every_synonym_is_what_it_says() {
         let context = SessionContext::new();
@@ -417,65 +488,9 @@ mod tests {
                       (TIMESTAMP '1999-12-31 23:59:59', 'b', -4, false), (NULL, NULL, NULL, NULL))";
         answer(&context, create).await;
         for &(name, count, text) in all() {
-            let arguments: &[&str] =
-                match name {
-                    "gen_random_uuid" | "getdate" => continue,
-                    "add_months" => &["d", "2"],
-                    "approx_percentile" | "approx_quantile" | "percentile_approx"
-                    | "quantile_cont" => &["n", "0.5"],
-                    "array_size" => &["make_array(n, n)"],
-                    "date_add" | "date_sub" => &["d", "INTERVAL '3 days'"],
-                    "datediff" if count == 3 => &["'month'", "d", "TIMESTAMP '2024-03-01'"],
-                    "div0" | "safe_divide" => &["n", "(n - 3)"],
-                    "startswith" | "endswith" => &["s", "'b'"],
-                    "nullifzero" | "square" => &["n"],
-                    "if" | "iff" | "iif" => &["b", "n", "0"],
-                    "count_if" | "countif" | "every" => &["b"],
-                    "charindex" | "locate" => &["'b'", "s"],
-                    "mid" => &["s", "2", "2"],
-                    "mod" | "div" => &["n", "3"],
-                    "isnull" | "zeroifnull" | "sign" | "ceiling" => &["n", "7"],
-                    "space" => &["abs(n)"],
-                    "regexp_split_to_table" => &["s", "'ñ'"],
-                    "adddays" | "addhours" | "addminutes" | "addmonths" | "addweeks"
-                    | "addyears" | "subtractdays" | "subtractmonths" | "subtractweeks"
-                    | "subtractyears" => &["d", "n"],
-                    "argmax" | "argmin" => &["s", "n"],
-                    "arraydistinct" | "arrayjoin" => &["make_array(n, 3, n)"],
-                    "arraystringconcat" => &["make_array(s, 'x')", "'-'"],
-                    "avgif" | "maxif" | "minif" | "sumif" => &["n", "b"],
-                    "grouparray" | "groupuniqarray" => &["n"],
-                    "has" => &["make_array(n, 3)", "3"],
-                    "notempty" | "lengthutf8" | "lowerutf8" | "upperutf8" => &["s"],
-                    "match" | "endswithutf8" => &["s", "'b'"],
-                    "replaceall" | "replaceregexpall" | "replaceregexpone" => &["s", "'ñ'", "'n'"],
-                    "splitbychar" | "splitbystring" => &["'ñ'", "s"],
-                    "stddevpop" | "stddevsamp" | "tofloat32" | "tofloat64" | "toint8"
-                    | "toint16" | "toint32" | "toint64" => &["n"],
-                    "todatetime64" => &["d", "3"],
-                    "now64" => continue,
-                    "splitpart" => &["s", "'ñ'", "1"],
-                    "arg_max" | "arg_min" | "max_by" | "min_by" => &["s", "n"],
-                    "date_diff" | "timestamp_diff" | "datetime_diff" => {
-                        &["'month'", "d", "TIMESTAMP '2024-03-01'"]
-                    }
-                    "datediff" => &["DATE '2024-03-01'", "d"],
-                    "width_bucket" => &["n", "-4", "4", "4"],
-                    "replicate" => &["s", "2"],
-                    "strftime" => &["d", "'%Y %j'"],
-                    "variance" | "variance_pop" | "variance_samp" | "first" | "last" => &["n"],
-                    "approx_count_distinct" | "lcase" | "len" | "strlen" | "ucase" => &["s"],
-                    "regexp_extract" | "regexp_substr" => &["s", "'[a-n](ñ*)'", "1"],
-                    "str_split" | "string_split" | "split" | "regexp_contains" => &["s", "'ñ'"],
-                    "generate_date_array" => &[
-                        "DATE '2024-02-01'",
-                        "DATE '2024-02-09'",
-                        "INTERVAL '3 days'",
-                    ],
-                    "time_bucket" => &["INTERVAL '1 day'", "d"],
-                    "group_concat" | "listagg" => &["s", "'-'"],
-                    _ => &["d"],
-                };
+            let Some(arguments) = examples(name, count) else {
+                continue;
+            };
             let arguments = &arguments[..count];
             let mut written = text.to_string();
             for (place, argument) in arguments.iter().enumerate() {

@@ -70,7 +70,22 @@ pub(crate) fn in_units(statement: &mut Statement, unit: &str) -> bool {
 mod tests {
     use datafusion::prelude::SessionContext;
 
+    use super::has;
     use crate::statements::tests::answer;
+
+    #[test]
+    fn times_between_ticks_stay_as_they_are() {
+        for (unit, time, exact) in [
+            ("Time32(Second)", "'18:30:00'", true),
+            ("Time32(Second)", "'18:30:00.000'", true),
+            ("Time32(Second)", "'18:30:00.5'", false),
+            ("Time32(Millisecond)", "'18:30:00.125'", true),
+            ("Time32(Millisecond)", "'18:30:00.1255'", false),
+            ("Time64(Microsecond)", "'18:30:00.125501'", true),
+        ] {
+            assert_eq!(has(unit, time), exact, "{time} in {unit}");
+        }
+    }
 
     #[tokio::test]
     async fn times_are_compared_with_constants() {

@@ -29,7 +29,8 @@ over every type that it takes and writes what it finds; `EXPLAIN` shows the reas
 * **by table**: DataFusion evaluates it once per distinct string (of characters or bytes), list or map of a column, or once per combination of the values of \
 several columns, and the device looks the results up: strings in dictionaries, Booleans, integers, dates and seconds of a \
 small range (at most 2^20 combinations). Of long strings that lie as bytes, comparisons, LIKE, lengths, positions and short \
-substrings run on the bytes instead. Of more values it is a computed column of its table, or answered by the CPU (see TUNING.md).
+substrings run on the bytes instead, and one string is sought in another one (LIKE, `strpos`, `contains`, `starts_with`, `ends_with`) \
+however many pairs there are. Of more values it is a computed column of its table, or answered by the CPU (see TUNING.md).
 * **CPU**: DataFusion's own. In the output of a query it is evaluated as rows leave the device, from its arguments.
 
 ";

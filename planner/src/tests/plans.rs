@@ -165,7 +165,26 @@ async fn counts_over_an_outer_join_are_counted_before_it() {
         "SELECT c_custkey, count(*) FROM customer LEFT JOIN orders ON c_custkey = o_custkey GROUP BY c_custkey",
     )
     .await;
-    assert!(!graph.contains("outer probe groups"), "{graph}");
+    assert!(graph.contains("coalesce("), "{graph}");
+}
+
+#[tokio::test]
+async fn sides_that_multiply_each_other_are_grouped_first() {
+    let calls = "count(DISTINCT ps_suppkey) AS a, sum(ps_availqty) AS b, sum(l_quantity) AS c, count(*) AS d, max(p_size) AS e";
+    let from = "part LEFT JOIN partsupp ON p_partkey = ps_partkey LEFT JOIN lineitem ON p_partkey = l_partkey";
+    let graph = graph(&format!(
+        "SELECT p_partkey, p_name, {calls} FROM {from} GROUP BY p_partkey, p_name"
+    ))
+    .await;
+    step(&graph, &["scan lineitem", "aggregate by l_partkey"]);
+    step(&graph, &["scan partsupp", "aggregate by ps_partkey"]);
+    assert!(!graph.contains("aggregate by p_"), "{graph}");
+    // What is asked of both sides at once needs each pair.
+    let graph = super::warehouse::graph(&format!(
+        "SELECT p_partkey, sum(l_quantity * ps_availqty) FROM {from} GROUP BY p_partkey"
+    ))
+    .await;
+    assert!(!graph.contains("aggregate by ps_partkey"), "{graph}");
 }
 
 #[tokio::test]

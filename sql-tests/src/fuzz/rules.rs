@@ -47,29 +47,30 @@ pub(super) async fn differing(
 
 /// The session without each rule in turn, and the rule's name.
 fn states(all: &SessionState) -> Vec<(String, SessionState)> {
-    let mut states = Vec::new();
-    let logical = all.optimizer().rules.clone();
-    for left_out in 0..logical.len() {
-        let mut rules = logical.clone();
-        let rule = rules.remove(left_out);
-        let state = SessionStateBuilder::new_from_existing(all.clone())
-            .with_optimizer_rules(rules)
-            .build();
-        states.push((rule.name().to_string(), state));
-    }
-    let physical = all.physical_optimizers().to_vec();
-    for left_out in 0..physical.len() {
-        let mut rules = physical.clone();
-        let rule = rules.remove(left_out);
-        if NEEDED.contains(&rule.name()) {
-            continue;
-        }
-        let state = SessionStateBuilder::new_from_existing(all.clone())
-            .with_physical_optimizer_rules(rules)
-            .build();
-        states.push((rule.name().to_string(), state));
-    }
-    states
+    let builder = || SessionStateBuilder::new_from_existing(all.clone());
+    let logical = without_each(&all.optimizer().rules).map(|(rule, rest)| {
+        let state = builder().with_optimizer_rules(rest);
+        (rule.name().to_string(), state)
+    });
+    let physical = without_each(all.physical_optimizers())
+        .filter(|(rule, _)| !NEEDED.contains(&rule.name()))
+        .map(|(rule, rest)| {
+            let state = builder().with_physical_optimizer_rules(rest);
+            (rule.name().to_string(), state)
+        });
+    logical
+        .chain(physical)
+        .map(|(rule, state)| (rule, state.build()))
+        .collect()
+}
+
+/// Each of the rules, and the others.
+fn without_each<T: Clone>(rules: &[T]) -> impl Iterator<Item = (&T, Vec<T>)> {
+    rules.iter().enumerate().map(|(place, rule)| {
+        let mut rest = rules.to_vec();
+        rest.remove(place);
+        (rule, rest)
+    })
 }
 
 async fn answer(frame: DataFrame) -> Result<Answer> {

@@ -63,11 +63,10 @@ WL_KERNEL(pipeline, Args, args) {
         const i64 v6 = together0 ? text_found(v5, shared.search0.ends[threadIdx.x * WL_ROWS + k]) : text_after(v5, (i64)v5.b, parts0);
         const bool v7 = v6 >= 0;
         const bool v8 = v0 && v7;
-        const Text v9 = text_at(args.base0c, (u64)v3, (u64)v4);
-        const bool v10 = text_starts(v9, args.table2, (u64)((i32)args.lit2));
-        const bool v11 = v10;
-        const bool v12 = v0 && v11;
-        pass |= (u32)(v8 && v12) << k;
+        const bool v9 = text_starts(v5, args.table2, (u64)((i32)args.lit2));
+        const bool v10 = v9;
+        const bool v11 = v0 && v10;
+        pass |= (u32)(v8 && v11) << k;
       }
       live &= pass;
     }
@@ -76,10 +75,10 @@ WL_KERNEL(pipeline, Args, args) {
     if (live != 0) { u32 pass = 0;
       WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {
         const bool alive = ((live >> k) & 1) != 0;
-        const i32 v13 = (i32)c5[k];
-        const i32 v14 = v13;
-        const bool v15 = (((u32)args.lit7 >> v14) & 1) != 0;
-        pass |= (u32)(v15) << k;
+        const i32 v12 = (i32)c5[k];
+        const i32 v13 = v12;
+        const bool v14 = (((u32)args.lit7 >> v13) & 1) != 0;
+        pass |= (u32)(v14) << k;
       }
       live &= pass;
     }
@@ -89,17 +88,17 @@ WL_KERNEL(pipeline, Args, args) {
     if (live != 0) {
       WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {
         const bool alive = ((live >> k) & 1) != 0;
-        const i32 v16 = (i32)((u32)c0[k]);
-        const bool v17 = ((n4 >> k) & 1) != 0;
-        const i32 v18 = (i32)(row + k);
-        const i32 v19 = (i32)c5[k];
-        const i32 v20 = v19;
-        const i32 v21 = (i32)__ldg(args.table3 + v20);
+        const i32 v15 = (i32)((u32)c0[k]);
+        const bool v16 = ((n4 >> k) & 1) != 0;
+        const i32 v17 = (i32)(row + k);
+        const i32 v18 = (i32)c5[k];
+        const i32 v19 = v18;
+        const i32 v20 = (i32)__ldg(args.table3 + v19);
         const u64 at = first + spot[k]; if (alive && at < args.cap0) {
-          args.r0c0[at] = (u16)v16;
-          args.r0c1[at] = v17 ? (u16)v18 : (u16)0;
-          args.r0n1[at] = (u8)(v17);
-          args.r0c2[at] = (u8)v21;
+          args.r0c0[at] = (u16)v15;
+          args.r0c1[at] = v16 ? (u16)v17 : (u16)0;
+          args.r0n1[at] = (u8)(v16);
+          args.r0c2[at] = (u8)v20;
         }
       }
     }

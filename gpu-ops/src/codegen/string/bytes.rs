@@ -3,7 +3,6 @@
 //! The shape of a pattern (where it has gaps) is part of the kernel, its text is not: constants travel
 //! as lookup tables and their lengths as arguments.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::StringViewArray;
@@ -42,17 +41,11 @@ pub(in crate::codegen) struct TextRef {
 /// Constants that a block looks for one behind the other at most; the kernel has the text of a search for each.
 const MOST_PARTS: usize = 3;
 
-/// One call of [`Emitter::text_function`]: parts of the string already named.
-struct Texts {
-    whole: TextRef,
-    named: HashMap<String, String>,
-}
-
-impl Texts {
+impl TextRef {
     /// The string's column, where `text` is all of a string in the scanned table's row at hand.
     fn in_table(&self, text: &Text) -> Option<(&str, &str)> {
-        let offsets = self.whole.offsets.as_deref()?;
-        matches!(text, Text::Whole).then_some((self.whole.data.as_str(), offsets))
+        let offsets = self.offsets.as_deref()?;
+        matches!(text, Text::Whole).then_some((self.data.as_str(), offsets))
     }
 }
 
@@ -112,20 +105,16 @@ impl Emitter<'_> {
         data_type: &DataType,
     ) -> Result<Value> {
         let plan = Plan::over(function, data_type).map_err(GpuError::NeedsCodes)?;
-        let mut texts = Texts {
-            whole: text,
-            named: HashMap::new(),
-        };
-        self.text_plan(&mut texts, &plan)
+        self.text_plan(&text, &plan)
     }
 
-    fn text_plan(&mut self, texts: &mut Texts, plan: &Plan) -> Result<Value> {
-        let valid = texts.whole.valid.clone();
+    fn text_plan(&mut self, whole: &TextRef, plan: &Plan) -> Result<Value> {
+        let valid = whole.valid.clone();
         match plan {
             Plan::Constant(value) => self.emit(&Expr::literal(value.clone())),
-            Plan::Text(text) => self.packed(texts, text),
+            Plan::Text(text) => self.packed(whole, text),
             Plan::Compare(text, op, constant) => {
-                let t = self.text_part(texts, text);
+                let t = self.text_part(whole, text);
                 let constant = self.constant(constant);
                 let symbol = match op {
                     BinaryOp::Lt => "<",
@@ -142,7 +131,7 @@ impl Emitter<'_> {
                 has_null,
                 negated,
             } => {
-                let t = self.text_part(texts, text);
+                let t = self.text_part(whole, text);
                 let found = match &list[..] {
                     [] => "false".to_string(),
                     [one] => format!("text_equals({t}, {})", self.constant(one)),
@@ -163,16 +152,16 @@ impl Emitter<'_> {
                 fold,
                 negated,
             } => {
-                let t = self.text_part(texts, text);
-                let found = self.like(&t, texts.in_table(text), pattern, *fold);
+                let t = self.text_part(whole, text);
+                let found = self.like(&t, whole.in_table(text), pattern, *fold);
                 Ok(Value::boolean(self.negated(found, *negated), valid))
             }
             Plan::Position(text, constant, count) => {
-                let t = self.text_part(texts, text);
+                let t = self.text_part(whole, text);
                 let length = self.length(constant.len() as u64);
                 let from = format!("(i64){t}.b");
-                let end = self.end_of(&t, texts.in_table(text), from, &[constant]);
-                let call = match texts.whole.ascii {
+                let end = self.end_of(&t, whole.in_table(text), from, &[constant]);
+                let call = match whole.ascii {
                     true => format!("({end} < 0 ? 0 : {end} - (i64)({t}.b + {length}) + 1)"),
                     false => {
                         format!("({end} < 0 ? 0 : text_characters({t}, (u64){end} - {length}) + 1)")
@@ -181,21 +170,21 @@ impl Emitter<'_> {
                 Ok(self.count(call, valid, *count))
             }
             Plan::Length(text, count) => {
-                let t = self.text_part(texts, text);
-                let call = match texts.whole.ascii {
+                let t = self.text_part(whole, text);
+                let call = match whole.ascii {
                     true => format!("text_bytes({t})"),
                     false => format!("text_length({t})"),
                 };
                 Ok(self.count(call, valid, *count))
             }
             Plan::Bytes(text, count) => {
-                let t = self.text_part(texts, text);
+                let t = self.text_part(whole, text);
                 Ok(self.count(format!("text_bytes({t})"), valid, *count))
             }
             Plan::IsNull(operand, wanted) => {
                 let valid = match &**operand {
                     Plan::Text(_) => valid,
-                    other => self.text_plan(texts, other)?.valid,
+                    other => self.text_plan(whole, other)?.valid,
                 };
                 let text = match (valid, wanted) {
                     (None, wanted) => (!wanted).to_string(),
@@ -205,13 +194,13 @@ impl Emitter<'_> {
                 Ok(Value::boolean(text, None))
             }
             Plan::Not(operand) => {
-                let value = self.text_plan(texts, operand)?;
+                let value = self.text_plan(whole, operand)?;
                 let text = self.bind_bool(format!("!{}", value.text));
                 Ok(Value::boolean(text, value.valid))
             }
             Plan::Binary(op, left, right) => {
-                let l = self.text_plan(texts, left)?;
-                let r = self.text_plan(texts, right)?;
+                let l = self.text_plan(whole, left)?;
+                let r = self.text_plan(whole, right)?;
                 match op {
                     BinaryOp::And | BinaryOp::Or => Ok(self.logic(*op, &l, &r)),
                     _ => self.comparison(*op, &l, &r),
@@ -224,12 +213,12 @@ impl Emitter<'_> {
                 let mut tests = Vec::new();
                 let mut values = Vec::new();
                 for (when, then) in branches {
-                    let when = self.text_plan(texts, when)?;
+                    let when = self.text_plan(whole, when)?;
                     tests.push(self.is_true(&when));
-                    values.push(self.text_plan(texts, then)?);
+                    values.push(self.text_plan(whole, then)?);
                 }
                 values.push(match otherwise {
-                    Some(plan) => self.text_plan(texts, plan)?,
+                    Some(plan) => self.text_plan(whole, plan)?,
                     None => self.null(&DataType::Int32),
                 });
                 self.chosen(&tests, &values)
@@ -241,7 +230,7 @@ impl Emitter<'_> {
             } => {
                 let mut tests = Vec::new();
                 for (when, _) in branches {
-                    let when = self.text_plan(texts, when)?;
+                    let when = self.text_plan(whole, when)?;
                     tests.push(self.is_true(&when));
                 }
                 let places = branches.iter().map(|(_, place)| *place).chain([*otherwise]);
@@ -309,7 +298,7 @@ impl Emitter<'_> {
         })
     }
 
-    fn negated(&mut self, found: String, negated: bool) -> String {
+    pub(super) fn negated(&mut self, found: String, negated: bool) -> String {
         match negated {
             true => self.bind_bool(format!("!{found}")),
             false => found,
@@ -317,7 +306,7 @@ impl Emitter<'_> {
     }
 
     /// A number of characters or bytes.
-    fn count(&mut self, text: String, valid: Option<String>, count: Count) -> Value {
+    pub(super) fn count(&mut self, text: String, valid: Option<String>, count: Count) -> Value {
         let range = match count {
             Count::Int32 => Range::new(0, i32::MAX.into()),
             // Offsets into a device buffer are far below 2^46.
@@ -334,40 +323,36 @@ impl Emitter<'_> {
     }
 
     /// A `Text` variable for a part of the string.
-    fn text_part(&mut self, texts: &mut Texts, part: &Text) -> String {
-        let ascii = texts.whole.ascii;
+    fn text_part(&mut self, whole: &TextRef, part: &Text) -> String {
+        let ascii = whole.ascii;
         let prefix = if ascii { "ascii" } else { "text" };
         let call = match part {
-            Text::Whole => {
-                let TextRef {
-                    data, begin, end, ..
-                } = &texts.whole;
-                format!("text_at({data}, {begin}, {end})")
-            }
+            Text::Whole => return self.named_text(whole),
             Text::Slice(inner, from, to) => {
-                let inner = self.text_part(texts, inner);
+                let inner = self.text_part(whole, inner);
                 let to = to.map(|to| to.max(*from));
                 let from = self.length(*from);
                 let to = to.map_or("~0ull".to_string(), |to| self.length(to));
                 format!("{prefix}_slice({inner}, {from}, {to})")
             }
             Text::Last(inner, n) => {
-                let inner = self.text_part(texts, inner);
+                let inner = self.text_part(whole, inner);
                 format!("{prefix}_last({inner}, {})", self.length(*n))
             }
             Text::ButLast(inner, n) => {
-                let inner = self.text_part(texts, inner);
+                let inner = self.text_part(whole, inner);
                 format!("{prefix}_but_last({inner}, {})", self.length(*n))
             }
         };
-        if let Some(name) = texts.named.get(&call) {
-            return name.clone();
-        }
-        let name = format!("v{}", self.state.variables);
-        self.state.variables += 1;
-        self.lines.push(format!("const Text {name} = {call};"));
-        texts.named.insert(call, name.clone());
-        name
+        self.bind_as("Text", call)
+    }
+
+    /// A `Text` variable for a string.
+    pub(super) fn named_text(&mut self, text: &TextRef) -> String {
+        let TextRef {
+            data, begin, end, ..
+        } = text;
+        self.bind_as("Text", format!("text_at({data}, {begin}, {end})"))
     }
 
     /// A number of characters or bytes as a `u64` argument.
@@ -443,17 +428,10 @@ impl Emitter<'_> {
         fold: bool,
     ) -> String {
         if fold || pattern.contains(&Token::AnyChar) {
-            let token = |token: &Token| match token {
-                Token::Byte(byte) => u16::from(*byte),
-                Token::AnyChar => 256,
-                Token::AnyText => 257,
-            };
-            let mut bytes: Vec<u8> = pattern
+            let numbers = pattern
                 .iter()
-                .flat_map(|t| token(t).to_ne_bytes())
-                .collect();
-            bytes.resize(bytes.len().next_multiple_of(8).max(8), 0);
-            let table = self.table("const u16*", bytes);
+                .flat_map(|token| token.number().to_ne_bytes());
+            let table = self.table("const u16*", words(&numbers.collect::<Vec<_>>()));
             let count = self.length(pattern.len() as u64);
             return self.bind_bool(format!("text_like<{fold}>({t}, {table}, (u32){count})"));
         }
@@ -501,15 +479,15 @@ impl Emitter<'_> {
     }
 
     /// A short part of the string as a number.
-    fn packed(&mut self, texts: &mut Texts, part: &Text) -> Result<Value> {
-        let ascii = texts.whole.ascii;
+    fn packed(&mut self, whole: &TextRef, part: &Text) -> Result<Value> {
+        let ascii = whole.ascii;
         let fits = |chars: &u64| *chars <= most_chars(ascii).into();
         let Some(chars) = part.most_chars().filter(fits) else {
             return needs_codes("long strings computed from strings that lie as bytes");
         };
         let chars = (chars as u8).max(1);
         let bits = digit(ascii).0;
-        let t = self.text_part(texts, part);
+        let t = self.text_part(whole, part);
         let range = packed_range(chars, ascii);
         let c_type = CType::for_range(range);
         let text = format!("({})text_pack<{chars}, {bits}>({t})", c_type.name());
@@ -517,14 +495,14 @@ impl Emitter<'_> {
             text: self.bind(c_type, text),
             c_type,
             range,
-            valid: texts.whole.valid.clone(),
+            valid: whole.valid.clone(),
             meaning: Meaning::Packed { chars, bits },
         })
     }
 }
 
 /// The bytes in whole words, at least one.
-fn words(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn words(bytes: &[u8]) -> Vec<u8> {
     let mut words = bytes.to_vec();
     words.resize(bytes.len().next_multiple_of(8).max(8), 0);
     words

@@ -44,11 +44,15 @@ impl Emitter<'_> {
         inputs: &[Expr],
         function: &Arc<dyn PhysicalExpr>,
     ) -> Result<Value> {
+        let values = inputs.iter().map(|input| self.emit(input));
+        let values: Vec<Value> = values.collect::<Result<_>>()?;
+        if let Some(sought) = Self::seeks(function, inputs, &values) {
+            return self.sought(&sought, &values);
+        }
         let mut domains = Vec::with_capacity(inputs.len());
         let mut combinations = 1usize;
-        for input in inputs {
-            let value = self.emit(input)?;
-            let domain = self.domain(&value, input, function, MOST_COMBINATIONS)?;
+        for (value, input) in values.iter().zip(inputs) {
+            let domain = self.domain(value, input, function, MOST_COMBINATIONS)?;
             combinations = match combinations.checked_mul(domain.values.len()) {
                 Some(product @ 0..=MOST_COMBINATIONS) => product,
                 _ => return too_many(function),

@@ -3,7 +3,7 @@
 //! DataFusion itself evaluates the expression over the dictionary (and over one NULL), so any
 //! deterministic function of a string column runs exactly as on the CPU. The results go to the device
 //! as a table of one entry a code plus one for NULL; up to 64 booleans travel as two words of
-//! the kernel's arguments.
+//! the kernel's arguments. Where it fails for some strings another table, of a byte an entry, says so: a row that has one is a fault.
 
 use std::sync::Arc;
 

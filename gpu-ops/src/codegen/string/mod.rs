@@ -11,3 +11,4 @@ pub(in crate::codegen) mod lookup;
 mod lookup_tests;
 pub(in crate::codegen) mod packed;
 pub(in crate::codegen) mod plan;
+pub(in crate::codegen) mod sought;

@@ -55,6 +55,17 @@ pub(in crate::codegen) enum Token {
     AnyText,
 }
 
+impl Token {
+    /// Its number for `text_like` (`strings.cuh`).
+    pub(in crate::codegen) fn number(self) -> u16 {
+        match self {
+            Self::Byte(byte) => byte.into(),
+            Self::AnyChar => 256,
+            Self::AnyText => 257,
+        }
+    }
+}
+
 /// A computation over the string whose value is no string, save [`Plan::Text`].
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::codegen) enum Plan {
@@ -564,7 +575,7 @@ fn integer(expr: &Arc<dyn PhysicalExpr>) -> Option<i64> {
 }
 
 /// A LIKE pattern: a backslash takes the next character literally, and itself at the end.
-fn tokens(pattern: &[u8], fold: bool) -> Vec<Token> {
+pub(in crate::codegen) fn tokens(pattern: &[u8], fold: bool) -> Vec<Token> {
     let mut tokens = Vec::with_capacity(pattern.len());
     let mut bytes = pattern.iter().copied();
     while let Some(byte) = bytes.next() {

@@ -11,7 +11,7 @@ use crate::error::{GpuError, Result};
 use crate::expr::{Calendar, DatePart, Expr, Span};
 
 /// Arrow's calendar ends at the years ±262,143; other days are for the CPU to judge.
-pub(super) const LAST_DAY: i128 = 95_000_000;
+const LAST_DAY: i128 = 95_000_000;
 
 impl Emitter<'_> {
     pub(in crate::codegen) fn date_part(&mut self, part: DatePart, value: &Expr) -> Result<Value> {
@@ -87,6 +87,25 @@ impl Emitter<'_> {
         )
     }
 
+    /// Ticks since midnight, as an `i64`.
+    fn ticks_of_day(&mut self, input: &Value, per_day: i128) -> String {
+        let text = format!("floor_mod((i64){}, {per_day}ll)", input.text);
+        self.bind(CType::I64, text)
+    }
+
+    /// The time of day of a date or timestamp, in ticks of the same length.
+    pub(super) fn time_of_day(&mut self, input: Value, per_day: i128) -> Result<Value> {
+        if !days_of(input.range, per_day).within(Range::new(-LAST_DAY, LAST_DAY)) {
+            return unsupported("times of day beyond the year 262,000");
+        }
+        Ok(Value {
+            text: self.ticks_of_day(&input, per_day),
+            c_type: CType::I64,
+            range: Range::new(0, per_day - 1),
+            ..input
+        })
+    }
+
     /// A field of the time of day.
     fn of_day(
         &mut self,
@@ -95,10 +114,7 @@ impl Emitter<'_> {
         per_day: i128,
         date: bool,
     ) -> (String, Range) {
-        let of_day = self.bind(
-            CType::I64,
-            format!("floor_mod((i64){}, {per_day}ll)", input.text),
-        );
+        let of_day = self.ticks_of_day(input, per_day);
         let (unit, modulus) = match part {
             DatePart::Hour => (per_day / 24, 24),
             DatePart::Minute => (per_day / 1440, 60),

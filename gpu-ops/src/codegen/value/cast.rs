@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 
-use super::calendar::{LAST_DAY, ticks_a_day, units_per_second};
+use super::calendar::ticks_a_day;
 use super::operators::quotient;
 use super::scalar::Emitter;
 use crate::codegen::ir::range::Range;
@@ -23,14 +23,8 @@ fn decimal(data_type: &DataType) -> Option<(u8, i8)> {
     }
 }
 
-/// Ticks a day of a date or a timestamp, which counts them in UTC.
-fn ticks_per_day(data_type: &DataType) -> Option<i128> {
-    match data_type {
-        DataType::Date32 => Some(1),
-        DataType::Date64 => Some(86_400_000),
-        DataType::Timestamp(unit, _) => Some(86_400 * units_per_second(unit)),
-        _ => None,
-    }
+fn is_of_day(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Time32(_) | DataType::Time64(_))
 }
 
 impl Emitter<'_> {
@@ -92,13 +86,10 @@ impl Emitter<'_> {
             let text = self.bind_bool(format!("{} != 0", value.text));
             return Ok(Value::boolean(text, value.valid));
         }
-        if let (Some(from_day), Some(to_day)) = (ticks_per_day(from), ticks_per_day(to)) {
-            return self.calendar(value, from_day, to_day, from, to);
-        }
-        let of_day = matches!(to, DataType::Time32(_) | DataType::Time64(_));
-        if let (true, Some(from_day), Some(to_day)) = (of_day, ticks_a_day(from), ticks_a_day(to)) {
-            let value = match from {
-                DataType::Timestamp(..) => self.time_of_day(value, from_day)?,
+        if let (Some(from_day), Some(to_day)) = (ticks_a_day(from), ticks_a_day(to)) {
+            let value = match (is_of_day(from), is_of_day(to)) {
+                (false, true) => self.time_of_day(value, from_day)?,
+                (true, false) => return unsupported(format!("CAST from {from} to {to}")),
                 _ => value,
             };
             return self.calendar(value, from_day, to_day, from, to);
@@ -347,24 +338,6 @@ impl Emitter<'_> {
             range: bounds,
             valid,
             meaning: Meaning::Number,
-        })
-    }
-
-    /// Ticks since midnight of a timestamp.
-    fn time_of_day(&mut self, value: Value, per_day: i128) -> Result<Value> {
-        if !value
-            .range
-            .within(Range::new(-LAST_DAY * per_day, LAST_DAY * per_day))
-        {
-            return unsupported("times of day beyond the year 262,000");
-        }
-        let text = format!("floor_mod((i64){}, {per_day}ll)", value.text);
-        let text = self.bind(CType::I64, text);
-        Ok(Value {
-            text,
-            c_type: CType::I64,
-            range: Range::new(0, per_day - 1),
-            ..value
         })
     }
 

@@ -47,14 +47,18 @@ impl<'a> Emitter<'a> {
 
     /// Name the value of `text`, or find the variable that already holds it.
     pub(in crate::codegen) fn bind(&mut self, c_type: CType, text: String) -> String {
-        let key = format!("{} {text}", c_type.name());
+        self.bind_as(c_type.name(), text)
+    }
+
+    /// The same of a value of a C++ type by its name.
+    pub(in crate::codegen) fn bind_as(&mut self, c_type: &str, text: String) -> String {
+        let key = format!("{c_type} {text}");
         if let Some(name) = self.memo.get(&key) {
             return name.clone();
         }
         let name = format!("v{}", self.state.variables);
         self.state.variables += 1;
-        self.lines
-            .push(format!("const {} {name} = {text};", c_type.name()));
+        self.lines.push(format!("const {c_type} {name} = {text};"));
         self.memo.insert(key, name.clone());
         name
     }

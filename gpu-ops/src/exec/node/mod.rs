@@ -10,6 +10,7 @@ pub(super) mod device_side;
 pub(super) mod exchange;
 pub(super) mod flights;
 pub(super) mod fragment;
+pub(super) mod giving_way;
 pub(super) mod inputs;
 pub(super) mod ladder;
 pub(super) mod lines;
@@ -25,6 +26,7 @@ pub(super) mod time_limit;
 pub use boxes::{Entry, boxed};
 pub use exchange::{in_one_partition, in_partitions_of, is_computable};
 pub use fragment::GpuFragmentExec;
+pub use giving_way::{GivesWayExec, giving_way};
 pub use inputs::over_inputs;
 pub use lines::indented;
 pub use report::{

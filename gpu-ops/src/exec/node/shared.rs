@@ -16,6 +16,7 @@ use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::execute::{Deliver, Finished, execute};
 use crate::exec::node::exchange::in_one_partition;
+use crate::exec::node::giving_way::giving_way;
 use crate::exec::node::inputs::Collected;
 use crate::exec::node::report::{FragmentOptions, FragmentReport};
 use crate::exec::node::room::{RoomLevel, group_room};
@@ -111,7 +112,7 @@ impl Shared {
         if ran || !collected.rows.is_empty() {
             original = reset_plan_states(original)?;
         }
-        Ok(in_one_partition(collected.plan(original)?))
+        Ok(in_one_partition(giving_way(collected.plan(original)?)?))
     }
 
     /// Prepare if need be, and run, over tables of which one may be still coming; plan again when a build turns out not to be unique.

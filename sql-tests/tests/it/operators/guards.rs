@@ -107,6 +107,10 @@ fn casts_of_strings_are_asked_last() {
             let whole = "regexp_like(s, '^[0-9]+$')";
             for (written, meant) in [
                 (
+                    "SELECT id FROM t WHERE s <> 'none' AND s NOT IN ('', '2.5') AND CAST(s AS INT) > 3".to_string(),
+                    "SELECT id FROM t WHERE TRY_CAST(s AS INT) > 3".to_string(),
+                ),
+                (
                     format!("SELECT id FROM t WHERE {whole} AND CAST(s AS INT) > 3"),
                     format!("SELECT id FROM t WHERE {whole} AND TRY_CAST(s AS INT) > 3"),
                 ),

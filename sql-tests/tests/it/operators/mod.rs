@@ -18,6 +18,7 @@ mod outputs;
 mod placement;
 mod runs;
 mod sizes;
+mod sought;
 mod strings;
 pub(crate) mod support;
 mod types;

@@ -245,6 +245,9 @@ fn many_distinct_values() {
              count(*) FILTER (WHERE NOT txt LIKE '%1%') AS c, count(substr(txt, 6)) AS d FROM t WHERE id >= 0",
             "SELECT vw, count(*) AS n, min(txt) AS lo FROM t GROUP BY vw",
             "SELECT substr(txt, 1, 5) AS k, few, count(*) AS n, max(upper(vw)) AS hi FROM t GROUP BY substr(txt, 1, 5), few",
+            // What is computed twice is computed below, and is still of one string.
+            "SELECT id, upper(txt) AS u, concat(upper(txt), '-', txt) AS c, \
+             CASE WHEN strpos(vw, ' ') = 0 THEN vw ELSE substr(vw, 1, strpos(vw, ' ') - 1) END AS w FROM t",
         ]
         .map(String::from),
     );

@@ -32,8 +32,7 @@ fn skewed() -> Fixture {
 
 #[test]
 fn the_matches_of_one_row_come_to_all_warps() {
-    let sql =
-        "SELECT f.v, count(*) AS n, sum(m.x) AS s FROM few f JOIN many m ON f.k = m.k GROUP BY f.v";
+    let sql = "SELECT f.v, count(*) AS n, sum(m.x + f.v) AS s FROM few f JOIN many m ON f.k = m.k GROUP BY f.v";
     let run = skewed().check(sql);
     let balance = run.metrics.balance.expect("a pipeline that counts");
     assert_eq!(balance.pipelines, 1);

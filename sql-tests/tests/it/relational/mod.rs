@@ -12,6 +12,7 @@ mod constants;
 mod correlated;
 mod edges;
 mod facts;
+mod fanout;
 mod first_rows;
 mod forced;
 mod grouping_sets;
