@@ -268,11 +268,8 @@ impl JoinGraph {
     }
 
     /// `a` and `b` are equal in every row.
-    fn equate(&mut self, a: Expr, b: Expr) {
-        let holds = |class: &[Expr], e: &Expr| class.iter().any(|m| same(m, e));
-        let of_a = self.classes.iter().position(|c| holds(c, &a));
-        let of_b = self.classes.iter().position(|c| holds(c, &b));
-        match (of_a, of_b) {
+    pub(super) fn equate(&mut self, a: Expr, b: Expr) {
+        match (self.class_of(&a), self.class_of(&b)) {
             (Some(i), Some(j)) if i != j => {
                 let merged = self.classes.remove(i.max(j));
                 self.classes[i.min(j)].extend(merged);
@@ -282,6 +279,12 @@ impl JoinGraph {
             (None, Some(j)) => self.classes[j].push(a),
             (None, None) => self.classes.push(vec![a, b]),
         }
+    }
+
+    /// The class that has `expr`.
+    pub(super) fn class_of(&self, expr: &Expr) -> Option<usize> {
+        let mut classes = self.classes.iter();
+        classes.position(|class| class.iter().any(|member| same(member, expr)))
     }
 
     /// Columns read by anything but join keys and single relations.

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use warpline_gpu::expr::Expr;
+use warpline_gpu::pipeline::Aggregate;
 
 use super::Order;
 use super::cost::Index;
-use super::flatten::{JoinGraph, Set};
+use super::flatten::{Classes, JoinGraph, MOST_LEAVES, Semi, Set};
 use super::search::{Plan, Search};
 use crate::reason::Reason;
 use crate::rel::convert::in_order;
-use crate::rel::expr::{as_column, renumber};
+use crate::rel::expr::{as_column, renumber, same};
 use crate::rel::{Join, JoinKind, Rel, RelRef};
 use crate::stats::Estimator;
+use crate::translate::is_string;
 
 /// A semi join moves down when it keeps less than this share of the rows.
 const SELECTIVE: f64 = 0.7;
@@ -42,6 +44,7 @@ impl JoinGraph {
 
     /// The graph with its relations ordered and with semi joins where they drop most.
     pub(super) fn prepared(mut self, order: &Order<'_>) -> Result<Self, Reason> {
+        self.connect();
         for leaf in &mut self.leaves {
             *leaf = order.of(leaf)?;
         }
@@ -74,7 +77,11 @@ impl JoinGraph {
 
     /// Do keys connect all relations of `set`?
     pub(super) fn is_connected(&self, set: Set) -> bool {
-        let mut reached = set & set.wrapping_neg();
+        self.reached(set & set.wrapping_neg(), set) == set
+    }
+
+    /// Those of `set` that keys connect with those `reached`, and these.
+    fn reached(&self, mut reached: Set, set: Set) -> Set {
         loop {
             let before = reached;
             for class in &self.classes {
@@ -84,9 +91,69 @@ impl JoinGraph {
                 }
             }
             if reached == before {
-                return reached == set;
+                return reached;
             }
         }
+    }
+
+    /// Makes semi joins that alone connect relations joins with the distinct keys of their right side: all pairs of these relations'
+    /// rows would be made before otherwise. `a, b WHERE (a.x, b.y) IN (SELECT …)` has one, and so has a correlated subquery
+    /// with another inside of it.
+    fn connect(&mut self) {
+        while let Some(found) = self.semis.iter().position(|semi| self.is_bridge(semi)) {
+            let semi = self.semis.remove(found);
+            let (ours, theirs): (Vec<Expr>, Vec<Expr>) = semi.on.into_iter().unzip();
+            let names: Vec<String> = (0..theirs.len()).map(|i| format!("key{i}")).collect();
+            let calls = vec![];
+            let keys = Rel::aggregate(
+                semi.right,
+                Aggregate {
+                    keys: theirs,
+                    calls,
+                },
+                &names,
+            );
+            let (start, more) = (self.width, keys.columns.len());
+            for other in &mut self.semis {
+                let residual = other.residual.iter();
+                let moved = |i: usize| if i >= start { i + more } else { i };
+                other.residual = residual.map(|e| renumber(e, &moved)).collect();
+            }
+            self.starts.push(start);
+            self.width += more;
+            for (i, key) in ours.into_iter().enumerate() {
+                self.equate(key, renumber(&keys.column(i), &|c| start + c));
+            }
+            self.leaves.push(keys);
+        }
+    }
+
+    /// Is it a semi join by keys of several relations that no other key connects?
+    fn is_bridge(&self, semi: &Semi) -> bool {
+        let set = semi
+            .on
+            .iter()
+            .fold(0, |set, (ours, _)| set | self.set(ours));
+        let connected = self.reached(set & set.wrapping_neg(), self.all());
+        let may_be_key = |key: &Expr| !key.data_type.is_floating() && !key.may_fault();
+        // Floats that are equal are not the same, and a class has one key of a relation.
+        let keys = semi.on.iter().enumerate().all(|(i, (ours, theirs))| {
+            let (o, t) = (&ours.data_type, &theirs.data_type);
+            let mut others = semi.on[..i].iter().map(|(other, _)| other);
+            let class = self.class_of(ours);
+            self.set(ours).count_ones() == 1
+                && (o == t || is_string(o) && is_string(t))
+                && may_be_key(ours)
+                && may_be_key(theirs)
+                && !others.any(|e| same(e, ours) || class.is_some() && self.class_of(e) == class)
+        });
+        semi.kind == JoinKind::Semi
+            && semi.residual.is_empty()
+            && !semi.null_equal
+            && keys
+            && set & !connected != 0
+            && self.leaves.len() < MOST_LEAVES
+            && self.classes.len() + semi.on.len() <= Classes::BITS as usize
     }
 
     /// All relations.

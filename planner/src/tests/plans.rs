@@ -188,6 +188,19 @@ async fn sides_that_multiply_each_other_are_grouped_first() {
 }
 
 #[tokio::test]
+async fn semi_joins_that_alone_relate_tables_are_joins() {
+    let graph = graph(
+        "SELECT count(*) FROM part, supplier WHERE p_size > 3 AND s_acctbal > 0 \
+         AND EXISTS (SELECT 1 FROM lineitem WHERE l_partkey = p_partkey AND l_suppkey = s_suppkey)",
+    )
+    .await;
+    step(
+        &graph,
+        &["scan lineitem", "aggregate by l_partkey, l_suppkey"],
+    );
+}
+
+#[tokio::test]
 async fn equal_parts_are_computed_once() {
     let graph = graph(
         "WITH r AS (SELECT l_suppkey AS k, sum(l_quantity) AS q FROM lineitem WHERE l_tax > 0.02 GROUP BY l_suppkey) \

@@ -232,13 +232,14 @@ fn check_size(bytes: usize) -> Result<()> {
     }
 }
 
-/// Entries of any number of bytes: two words for each, its `tag` added to the word where it begins and its length, and then all words.
-fn entries(entries: Vec<(u64, Vec<u8>, usize)>, shift: u32) -> Result<Vec<u8>> {
+/// Strings of bytes as words, each given with its tag and its length: first two words for each, where its own begin (above the `shift`
+/// lowest bits, which are the tag) and the length, then those of all.
+fn in_words(strings: Vec<(u64, Vec<u8>, usize)>, shift: u32) -> Result<Vec<u8>> {
     // Code 0 is there without strings as well.
-    let mut next = 2 * entries.len().max(1) as u64;
-    let mut heads = Vec::with_capacity(16 * entries.len().max(1));
+    let mut next = 2 * strings.len().max(1) as u64;
+    let mut heads = Vec::with_capacity(16 * strings.len().max(1));
     let mut all = Vec::new();
-    for (tag, bytes, length) in entries {
+    for (tag, bytes, length) in strings {
         heads.extend((next << shift | tag).to_ne_bytes());
         heads.extend((length as u64).to_ne_bytes());
         let words = words(&bytes);
@@ -256,7 +257,7 @@ fn entries(entries: Vec<(u64, Vec<u8>, usize)>, shift: u32) -> Result<Vec<u8>> {
 fn constants(strings: &ArrayRef) -> Result<Vec<u8>> {
     let strings = Texts::new(strings)?;
     let all = (0..strings.len()).map(|i| strings.get(i));
-    entries(all.map(|s| (0, s.to_vec(), s.len())).collect(), 0)
+    in_words(all.map(|s| (0, s.to_vec(), s.len())).collect(), 0)
 }
 
 /// Each string as a pattern of `text_like_coded`.
@@ -270,7 +271,7 @@ fn patterns(strings: &ArrayRef, fold: bool) -> Result<Vec<u8>> {
         }
         all.push(pattern_entry(&tokens(pattern, fold), fold));
     }
-    entries(all, 3)
+    in_words(all, 3)
 }
 
 /// The kind of a pattern (`WL_LIKE_…`), its bytes, and how many bytes or tokens they are.

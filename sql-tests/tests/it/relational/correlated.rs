@@ -11,7 +11,7 @@ use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use warpline_sql_tests::Fixture;
 use warpline_tpch::QueryRun;
 
-use crate::operators::support::{Nulls, drawn, primitive};
+use crate::operators::support::{Nulls, check_all, drawn, primitive};
 
 /// Three tables of keys `a`, values `b`, and `c`, which is never NULL, with row numbers `id`; and `e` without rows.
 fn tables(rows: usize, nulls: Nulls) -> Fixture {
@@ -491,6 +491,25 @@ fn conditions_row_by_row() {
 }
 
 /// Where no value is NULL there is no third answer, also where what they are compared beside is.
+/// Semi joins that alone relate two tables, by keys that are there several times, NULL, or strings.
+#[test]
+fn related_by_a_subquery_alone() {
+    check_all(
+        &super::tables::fixture(),
+        [
+            "SELECT p.u, l.id FROM p, l WHERE (p.k, l.z) IN (SELECT r.k, r.z FROM r)",
+            "SELECT p.u, l.id FROM p, l WHERE (p.s, l.d) IN (SELECT r.s, r.d FROM r WHERE r.b) AND p.z > 2",
+            "SELECT p.u, l.id FROM p, l WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.k = p.k AND r.z = l.z)",
+            "SELECT p.u, l.id FROM p, l WHERE (p.f, l.k) IN (SELECT r.f, r.k FROM r)",
+            "SELECT p.u, l.id FROM p, l WHERE (p.k, p.z, l.z) IN (SELECT r.k, r.z, r.z FROM r) AND l.id > 3",
+            "SELECT count(*) AS n FROM p, l, r AS x WHERE (p.k, l.z) IN (SELECT r.k, r.z FROM r) AND (l.k, x.id) IN (SELECT r.k, r.id FROM r)",
+            "SELECT p.u, (SELECT count(*) FROM l WHERE l.z > 1 AND l.k IN (SELECT r.k FROM r WHERE r.z = p.z)) AS n FROM p",
+            "SELECT p.u, (SELECT sum(l.x) FROM l WHERE l.s IN (SELECT r.s FROM r WHERE r.k = p.u) AND l.d IN (SELECT r.d FROM r)) AS n FROM p",
+        ]
+        .map(String::from),
+    );
+}
+
 #[test]
 fn values_that_are_never_null() {
     let table = |rows: i64, step: i64| {
