@@ -28,7 +28,7 @@ fn every_aggregate_in_parts() {
 fn every_kind_of_key_in_parts() {
     check(
         &[
-            "SELECT id, b, sum(m) AS s FROM {t} GROUP BY id, b",
+            "SELECT m, b, sum(id) AS s FROM {t} GROUP BY m, b",
             "SELECT w, count(*) AS c, min(id) AS i FROM {t} GROUP BY w",
             "SELECT t, count(*) AS c, max(f) AS f FROM {t} GROUP BY t",
             "SELECT f, m, nothing, count(l) AS c FROM {t} GROUP BY f, m, nothing",
@@ -73,7 +73,7 @@ fn what_reads_the_groups_reads_all_parts() {
             "SELECT c, count(*) AS n, max(s) AS s FROM (SELECT m, count(*) AS c, sum(id) AS s FROM {t} GROUP BY m) g GROUP BY c",
             "SELECT l, sum(id) AS s, count(*) AS c FROM {t} GROUP BY l ORDER BY s DESC NULLS LAST, l LIMIT 17",
             "SELECT x.id, g.c FROM {t} x JOIN (SELECT m, count(*) AS c, max(id) AS i FROM {t} GROUP BY m) g ON g.i = x.id WHERE g.c > 3",
-            "SELECT s, sum(c) AS c, count(*) AS n FROM (SELECT id, s, count(*) AS c FROM {t} GROUP BY id, s) g GROUP BY s",
+            "SELECT s, sum(c) AS c, count(*) AS n FROM (SELECT m, s, count(*) AS c FROM {t} GROUP BY m, s) g GROUP BY s",
             "SELECT i, max(c) AS c FROM (SELECT m, k, max(id) AS i, count(*) AS c FROM {t} WHERE k > 3 GROUP BY m, k) g GROUP BY i",
         ],
         &[0, 33, 3000, 40_000],
