@@ -157,8 +157,7 @@ fn inside(inputs: &[&RelRef], expr: &Expr, found: &mut Found) {
             inputs: list,
             function,
         } => {
-            let types: Vec<_> = list.iter().map(|e| &e.data_type).collect();
-            let searched = Sought::of(function, &types).map(|sought| sought.searched());
+            let searched = Sought::of(function, list).map(|sought| sought.searched());
             for (place, e) in list.iter().enumerate() {
                 let lies_as_bytes = Some(place) == searched
                     && as_column(e).is_some_and(|i| !is_computed(inputs, i));

@@ -63,8 +63,7 @@ fn few(expr: &Expr, inputs: &[&RelRef], allowed: bool, known: &mut Known) -> Res
         function,
     } = &expr.node
     {
-        let types: Vec<_> = values.iter().map(|value| &value.data_type).collect();
-        let sought = Sought::of(function, &types).is_some_and(|sought| !sought.may_be_refused());
+        let sought = Sought::of(function, values).is_some_and(|sought| !sought.may_be_refused());
         if !allowed && !sought {
             return refuse(format!("{function} runs on the CPU"));
         }

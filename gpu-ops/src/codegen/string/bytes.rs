@@ -72,13 +72,32 @@ impl Emitter<'_> {
         let arguments = &mut self.state.arguments;
         let data = arguments.pointer(data, "const u8*");
         let offsets = arguments.pointer(offsets, "const u64*");
-        let reads = match &row.valid {
+        let text = self.text_in(row, data, &offsets, column.statistics.ascii);
+        TextRef {
+            offsets: own.map(|_| offsets),
+            ..text
+        }
+    }
+
+    /// The string whose number is the value `place` among strings that lie one behind the other from `data` on, as `offsets` tell; empty
+    /// where the row at hand is not `alive`.
+    pub(super) fn text_in(
+        &mut self,
+        place: &Value,
+        data: String,
+        offsets: &str,
+        ascii: bool,
+    ) -> TextRef {
+        let reads = match &place.valid {
             None => "alive".to_string(),
             Some(valid) => format!("alive && {valid}"),
         };
         let reads = self.bind_bool(reads);
         let mut offset = |after: &str| {
-            let text = format!("{reads} ? (i64)__ldg({offsets} + {}{after}) : 0", row.text);
+            let text = format!(
+                "{reads} ? (i64)__ldg({offsets} + {}{after}) : 0",
+                place.text
+            );
             let name = self.bind(CType::I64, text);
             format!("(u64){name}")
         };
@@ -86,9 +105,9 @@ impl Emitter<'_> {
             data,
             begin: offset(""),
             end: offset(" + 1"),
-            valid: row.valid.clone(),
-            offsets: own.map(|_| offsets),
-            ascii: column.statistics.ascii,
+            valid: place.valid.clone(),
+            offsets: None,
+            ascii,
         }
     }
 

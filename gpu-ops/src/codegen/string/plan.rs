@@ -517,6 +517,12 @@ fn mirrored(op: BinaryOp) -> BinaryOp {
 
 /// The operand of a cast from one string type to another.
 fn text_cast(expr: &Arc<dyn PhysicalExpr>) -> Option<&Arc<dyn PhysicalExpr>> {
+    // Only strings are under it: the expression has one column, and that holds strings.
+    cast_to_text(expr).filter(|inner| Joined::new(inner).is_ok())
+}
+
+/// The operand of a cast to strings of characters.
+pub(super) fn cast_to_text(expr: &Arc<dyn PhysicalExpr>) -> Option<&Arc<dyn PhysicalExpr>> {
     let (inner, to) = match (
         expr.downcast_ref::<CastExpr>(),
         expr.downcast_ref::<TryCastExpr>(),
@@ -525,8 +531,7 @@ fn text_cast(expr: &Arc<dyn PhysicalExpr>) -> Option<&Arc<dyn PhysicalExpr>> {
         (_, Some(cast)) => (cast.expr(), cast.cast_type()),
         _ => return None,
     };
-    // Only strings are under it: the expression has one column, and that holds strings.
-    (is_text(to) && !is_binary(to) && Joined::new(inner).is_ok()).then_some(inner)
+    (is_text(to) && !is_binary(to)).then_some(inner)
 }
 
 /// A literal, or one that is cast.

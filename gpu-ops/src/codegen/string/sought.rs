@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, ToByteSlice};
-use datafusion::physical_expr::expressions::{CastExpr, Column, LikeExpr, TryCastExpr};
+use datafusion::physical_expr::expressions::{Column, LikeExpr};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use super::bytes::{TextRef, words};
-use super::plan::{Count, Token, tokens};
+use super::plan::{Count, Token, cast_to_text, tokens};
 use crate::codegen::ir::refusal::{needs_codes, unsupported};
 use crate::codegen::ir::value::{CType, Meaning, Value};
 use crate::codegen::value::scalar::Emitter;
@@ -52,8 +52,8 @@ pub struct Sought {
 }
 
 impl Sought {
-    /// What `function`, over columns of these types, seeks; `None` where it is another function.
-    pub fn of(function: &Arc<dyn PhysicalExpr>, inputs: &[&DataType]) -> Option<Self> {
+    /// What `function` seeks, with input `i` as its column `i`; `None` where it is another function.
+    pub fn of(function: &Arc<dyn PhysicalExpr>, inputs: &[Expr]) -> Option<Self> {
         let (search, whole, part) = if let Some(like) = function.downcast_ref::<LikeExpr>() {
             let search = Search::Like {
                 fold: like.case_insensitive(),
@@ -78,8 +78,8 @@ impl Sought {
             (search, whole, part)
         };
         let text = |place: &usize| {
-            let known = inputs.get(*place);
-            known.is_some_and(|of| is_text(of) && !is_binary(of))
+            let input = inputs.get(*place).map(|input| &input.data_type);
+            input.is_some_and(|of| is_text(of) && !is_binary(of))
         };
         Some(Self {
             search,
@@ -104,15 +104,7 @@ fn column(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     if let Some(column) = expr.downcast_ref::<Column>() {
         return Some(column.index());
     }
-    let (inner, to) = match (
-        expr.downcast_ref::<CastExpr>(),
-        expr.downcast_ref::<TryCastExpr>(),
-    ) {
-        (Some(cast), _) => (cast.expr(), cast.cast_type()),
-        (_, Some(cast)) => (cast.expr(), cast.cast_type()),
-        _ => return None,
-    };
-    column(inner).filter(|_| is_text(to) && !is_binary(to))
+    column(cast_to_text(expr)?)
 }
 
 impl Emitter<'_> {
@@ -122,8 +114,7 @@ impl Emitter<'_> {
         inputs: &[Expr],
         values: &[Value],
     ) -> Option<Sought> {
-        let types: Vec<&DataType> = inputs.iter().map(|input| &input.data_type).collect();
-        let sought = Sought::of(function, &types)?;
+        let sought = Sought::of(function, inputs)?;
         let mut combinations = 1usize;
         for value in values {
             combinations = match &value.meaning {
@@ -149,24 +140,21 @@ impl Emitter<'_> {
         let t = self.named_text(&text);
         let valid = self.both_valid(text.valid.as_deref(), part.valid.as_deref());
         let code = &part.text;
-        if let Search::Like { fold, negated } = sought.search {
-            let table = self.table("const u64*", patterns(&parts.values, fold)?);
-            let found = format!("text_like_coded<{fold}>({t}, {table}, (u32){code})");
-            let found = self.bind_bool(found);
-            return Ok(Value::boolean(self.negated(found, negated), valid));
-        }
-        let table = self.table("const u64*", constants(&parts.values)?);
-        let mut head = |word: usize| {
-            let text = format!("(i64)__ldg({table} + 2 * (u64){code} + {word})");
-            self.bind(CType::I64, text)
-        };
-        let (begin, length) = (head(0), head(1));
-        let constant = format!("{table} + {begin}, (u64){length}");
         let test = match sought.search {
-            Search::Starts => format!("text_starts({t}, {constant})"),
-            Search::Ends => format!("text_ends({t}, {constant})"),
-            Search::Has => format!("text_find({t}, (i64){t}.b, {constant}) >= 0"),
-            Search::Like { .. } | Search::Position(_) => {
+            Search::Like { fold, negated } => {
+                let table = self.table("const u64*", patterns(&parts.values, fold)?);
+                let found = format!("text_like_coded<{fold}>({t}, {table}, (u32){code})");
+                let found = self.bind_bool(found);
+                return Ok(Value::boolean(self.negated(found, negated), valid));
+            }
+            Search::Starts => format!("text_starts({t}, {})", self.entry(parts, code)?),
+            Search::Ends => format!("text_ends({t}, {})", self.entry(parts, code)?),
+            Search::Has => {
+                let constant = self.entry(parts, code)?;
+                format!("text_find({t}, (i64){t}.b, {constant}) >= 0")
+            }
+            Search::Position(count) => {
+                let constant = self.entry(parts, code)?;
                 let at = format!("text_find({t}, (i64){t}.b, {constant})");
                 let at = self.bind(CType::I64, at);
                 let before = match text.ascii {
@@ -174,14 +162,21 @@ impl Emitter<'_> {
                     false => format!("text_characters({t}, (u64){at})"),
                 };
                 let place = format!("({at} < 0 ? 0 : {before} + 1)");
-                let count = match sought.search {
-                    Search::Position(count) => count,
-                    _ => Count::Int64,
-                };
                 return Ok(self.count(place, valid, count));
             }
         };
         Ok(Value::boolean(self.bind_bool(test), valid))
+    }
+
+    /// The words and the length of a code's string, as two arguments of a call.
+    fn entry(&mut self, dictionary: &Dictionary, code: &str) -> Result<String> {
+        let table = self.table("const u64*", constants(&dictionary.values)?);
+        let mut head = |word: usize| {
+            let text = format!("(i64)__ldg({table} + 2 * (u64){code} + {word})");
+            self.bind(CType::I64, text)
+        };
+        let (begin, length) = (head(0), head(1));
+        Ok(format!("{table} + {begin}, (u64){length}"))
     }
 
     /// The string of a code, in a copy of its dictionary; empty where the row at hand is not alive.
@@ -202,24 +197,7 @@ impl Emitter<'_> {
         bytes.resize(bytes.len().next_multiple_of(16).max(16), 0);
         let data = self.table("const u8*", bytes);
         let offsets = self.table("const u64*", offsets.to_byte_slice().to_vec());
-        let reads = match &code.valid {
-            None => "alive".to_string(),
-            Some(valid) => format!("alive && {valid}"),
-        };
-        let reads = self.bind_bool(reads);
-        let mut offset = |after: &str| {
-            let text = format!("{reads} ? (i64)__ldg({offsets} + {}{after}) : 0", code.text);
-            let name = self.bind(CType::I64, text);
-            format!("(u64){name}")
-        };
-        Ok(TextRef {
-            data,
-            begin: offset(""),
-            end: offset(" + 1"),
-            valid: code.valid.clone(),
-            offsets: None,
-            ascii,
-        })
+        Ok(self.text_in(code, data, &offsets, ascii))
     }
 }
 
@@ -274,7 +252,10 @@ fn patterns(strings: &ArrayRef, fold: bool) -> Result<Vec<u8>> {
     in_words(all, 3)
 }
 
-/// The kind of a pattern (`WL_LIKE_…`), its bytes, and how many bytes or tokens they are.
+/// `WL_LIKE_TOKENS` of `strings.cuh`; lesser kinds are plain text, with bit 0 for any text in front and bit 1 for any behind.
+const TOKENS: u64 = 4;
+
+/// The kind of a pattern, its bytes, and how many bytes or tokens they are.
 fn pattern_entry(pattern: &[Token], fold: bool) -> (u64, Vec<u8>, usize) {
     let (first, rest) = match pattern {
         [Token::AnyText, rest @ ..] => (true, rest),
@@ -300,7 +281,7 @@ fn pattern_entry(pattern: &[Token], fold: bool) -> (u64, Vec<u8>, usize) {
             let tokens = pattern
                 .iter()
                 .flat_map(|token| token.number().to_ne_bytes());
-            (4, tokens.collect(), pattern.len())
+            (TOKENS, tokens.collect(), pattern.len())
         }
     }
 }
