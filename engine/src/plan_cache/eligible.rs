@@ -71,7 +71,8 @@ pub(super) fn changes_something(statement: &Statement) -> bool {
     }
 }
 
-/// Does the query only read tables, with functions whose value depends on their arguments alone?
+/// Does the query only read tables, with functions whose value depends on their arguments, and perhaps on the moment at which the
+/// query begins, which [`super::moments`] tells?
 pub(super) fn is_repeatable(plan: &LogicalPlan) -> Result<bool> {
     let mut repeatable = true;
     plan.apply_with_subqueries(|node| {
@@ -108,16 +109,18 @@ pub(super) fn is_repeatable(plan: &LogicalPlan) -> Result<bool> {
     Ok(repeatable)
 }
 
+/// Is it repeatable, and the same at every moment?
+pub(super) fn is_timeless(plan: &LogicalPlan) -> Result<bool> {
+    Ok(is_repeatable(plan)? && !super::moments::asks_the_time(plan)?)
+}
+
 fn is_repeatable_node(expr: &Expr) -> bool {
-    let volatility = match expr {
-        Expr::ScalarFunction(call) => call.func.signature().volatility,
-        Expr::AggregateFunction(call) => call.func.signature().volatility,
-        Expr::ScalarVariable(..) | Expr::Placeholder(_) | Expr::HigherOrderFunction(_) => {
-            return false;
-        }
-        _ => Volatility::Immutable,
-    };
-    volatility == Volatility::Immutable
+    match expr {
+        Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Volatile,
+        Expr::AggregateFunction(call) => call.func.signature().volatility == Volatility::Immutable,
+        Expr::ScalarVariable(..) | Expr::Placeholder(_) | Expr::HigherOrderFunction(_) => false,
+        _ => true,
+    }
 }
 
 /// Can the plan run again once its state is reset, and is it worth keeping?

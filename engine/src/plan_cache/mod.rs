@@ -5,7 +5,8 @@
 //! - every table that the text names resolves to the same `TableProvider`, and the data behind each provider is what
 //!   the plan was made over: the same batches of a memory table, the same files, unchanged on disk, of a table of
 //!   files ([`listing`]), the same version of a table of Delta Lake ([`tables`]);
-//! - the query is a plain `SELECT` without functions whose value depends on the time or on chance ([`eligible`]).
+//! - the query is a plain `SELECT` without functions whose value depends on chance ([`eligible`]);
+//! - what it computes of the time of day is what it would be now, as with `current_date` all day ([`moments`]).
 //!
 //! Plans of which a part runs on the CPU in operators that keep state between runs are not kept, but their fragments are: the
 //! next plan of the text is made anew, and its fragments take over the kernels and sizes of the earlier ones. A plan is
@@ -20,6 +21,7 @@ mod eligible;
 mod functions;
 mod learned;
 mod listing;
+mod moments;
 mod shelf;
 mod snapshot;
 mod tables;

@@ -20,13 +20,14 @@ use datafusion::prelude::SessionContext;
 
 use super::functions::Functions;
 use super::listing::Listing;
+use super::moments::Moments;
 use super::shelf::Source;
 #[cfg(feature = "delta")]
 use crate::delta::DeltaProvider;
 use crate::fragments;
 use crate::memory_table::MemoryTable;
 
-/// All tables of one query, and its functions.
+/// All tables of one query, its functions, and what it computes of the time of day.
 #[derive(Debug)]
 pub(super) struct Tables {
     /// What the names in the text stand for.
@@ -34,6 +35,7 @@ pub(super) struct Tables {
     /// What the scans of the plan read, before views are looked into.
     scanned: Vec<Arc<dyn TableProvider>>,
     functions: Functions,
+    moments: Moments,
     /// What is in the tables that are read, also by views.
     contents: Vec<Contents>,
 }
@@ -156,6 +158,9 @@ impl Tables {
         names: Option<Vec<TableReference>>,
         plan: &LogicalPlan,
     ) -> Result<Option<Self>> {
+        let Some(moments) = Moments::of(plan, state)? else {
+            return Ok(None);
+        };
         let (scan_names, scanned): (Vec<_>, Vec<_>) = scans(plan)?.into_iter().unzip();
         let has_text = names.is_some();
         let names = names.unwrap_or(scan_names);
@@ -205,6 +210,7 @@ impl Tables {
             named,
             scanned,
             functions: Functions::of(plan)?,
+            moments,
             contents,
         };
         // Providers that are made anew for each query would never be found again.
@@ -242,8 +248,11 @@ impl Tables {
         self.functions.are_of(state)
     }
 
-    /// Do the tables hold the same data?
+    /// Do the tables hold the same data, and is what was computed of the time of day the same?
     pub(super) async fn still_hold(&self, state: &SessionState) -> bool {
+        if !self.moments.still_hold(state) {
+            return false;
+        }
         for contents in &self.contents {
             let same = match contents {
                 Contents::AsMade(provider) => {
@@ -313,7 +322,7 @@ fn collect(plan: &LogicalPlan, providers: &mut Vec<Arc<dyn TableProvider>>) -> R
             match source_as_provider(&scan.source) {
                 Ok(provider) => match provider.get_logical_plan() {
                     Some(view) => {
-                        complete &= super::eligible::is_repeatable(&view)?;
+                        complete &= super::eligible::is_timeless(&view)?;
                         complete &= collect(&view, providers)?;
                     }
                     None if providers.iter().any(|p| Arc::ptr_eq(p, &provider)) => {}
