@@ -167,8 +167,8 @@ impl DeviceSide {
                 }
                 state.publish(report);
                 Ok(match delivered {
-                    Delivered::Batch(batch) => {
-                        let slices = futures::stream::iter(slices(&batch));
+                    Delivered::Batches(batches) => {
+                        let slices = futures::stream::iter(slices(&batches));
                         Box::pin(RecordBatchStreamAdapter::new(schema, slices))
                     }
                     Delivered::Chunks(first, rest) => {
@@ -191,16 +191,20 @@ impl DeviceSide {
     }
 }
 
-/// A batch in pieces of moderate size.
-fn slices(batch: &RecordBatch) -> Vec<DataFusionResult<RecordBatch>> {
-    let rows = batch.num_rows();
-    let slice = |at: usize| Ok(batch.slice(at, BATCH_ROWS.min(rows - at)));
-    (0..rows).step_by(BATCH_ROWS).map(slice).collect()
+/// Batches in pieces of moderate size.
+fn slices(batches: &[RecordBatch]) -> Vec<DataFusionResult<RecordBatch>> {
+    let mut slices = Vec::new();
+    for batch in batches {
+        let rows = batch.num_rows();
+        let slice = |at: usize| Ok(batch.slice(at, BATCH_ROWS.min(rows - at)));
+        slices.extend((0..rows).step_by(BATCH_ROWS).map(slice));
+    }
+    slices
 }
 
 /// Rows that come chunk by chunk: one more while a chunk is read.
 fn in_chunks(
-    first: RecordBatch,
+    first: Vec<RecordBatch>,
     rest: Arc<OutputChunks>,
 ) -> impl futures::Stream<Item = DataFusionResult<RecordBatch>> + Send {
     let first = std::iter::once(Either::Left(ready(Ok(Ok(first)))));
@@ -209,9 +213,9 @@ fn in_chunks(
     let rest = rest.map(|chunk| Either::Right(on_thread(move || chunk.decode())));
     futures::stream::iter(first.chain(rest))
         .buffered(2)
-        .map(|batch| {
-            let batch = batch.map_err(|error| DataFusionError::External(error.into()))?;
-            Ok::<_, DataFusionError>(futures::stream::iter(slices(&batch?)))
+        .map(|batches| {
+            let batches = batches.map_err(|error| DataFusionError::External(error.into()))?;
+            Ok::<_, DataFusionError>(futures::stream::iter(slices(&batches?)))
         })
         .try_flatten()
 }
@@ -223,7 +227,7 @@ fn from_file(
     let next = |(file, number): (Arc<BatchFile>, usize)| async move {
         let read = spawn_blocking(move || (file.batch(number), file)).await;
         let (batch, file) = read.map_err(|error| DataFusionError::External(error.into()))?;
-        let pieces = batch?.map(|batch| futures::stream::iter(slices(&batch)));
+        let pieces = batch?.map(|batch| futures::stream::iter(slices(&[batch])));
         Ok::<_, DataFusionError>(pieces.map(|pieces| (pieces, (file, number + 1))))
     };
     futures::stream::try_unfold((file, 0), next).try_flatten()

@@ -286,7 +286,7 @@ impl Chunk {
     ///
     /// # Errors
     /// Those of the copy, after which nothing is left of the output; [`GpuError::Internal`] for codes that no layout makes.
-    pub(in crate::exec) fn decode(self) -> Result<RecordBatch> {
+    pub(in crate::exec) fn decode(self) -> Result<Vec<RecordBatch>> {
         let rows = {
             let stream = self.of.stream.lock();
             self.copy(&stream)

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
+#[cfg(test)]
+use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 
 use crate::codegen::{ControlWord, Part};
@@ -26,9 +28,9 @@ const TOGETHER: usize = 1 << 16;
 /// The rows of a fragment on the host; clones share them.
 #[derive(Debug, Clone)]
 pub(in crate::exec) enum Delivered {
-    Batch(RecordBatch),
+    Batches(Vec<RecordBatch>),
     /// Many: the first of them, and the others as they are asked for.
-    Chunks(RecordBatch, Arc<OutputChunks>),
+    Chunks(Vec<RecordBatch>, Arc<OutputChunks>),
     /// Memory had no room for them.
     File(Arc<BatchFile>),
 }
@@ -37,7 +39,7 @@ impl Delivered {
     /// All of the rows.
     pub(in crate::exec) fn rows(&self) -> usize {
         match self {
-            Self::Batch(batch) => batch.num_rows(),
+            Self::Batches(batches) => batches.iter().map(RecordBatch::num_rows).sum(),
             Self::Chunks(_, chunks) => chunks.rows(),
             Self::File(file) => file.rows(),
         }
@@ -116,14 +118,13 @@ impl Host {
         let lists = !frame.prepared.graph.lists.is_empty();
         if lists || rows <= chunk_rows(width) {
             return self
-                .rows_as_batch(frame, schema, rows)
-                .map(Delivered::Batch);
+                .rows_as_batches(frame, schema, rows)
+                .map(Delivered::Batches);
         }
         let chunks = OutputChunks::new(frame, schema, rows, runtime)?;
         // What fails now can still be tried in another way.
         let first = chunks.next().map(Chunk::decode).transpose()?;
-        let first = first.unwrap_or_else(|| RecordBatch::new_empty(Arc::clone(schema)));
-        Ok(Delivered::Chunks(first, chunks))
+        Ok(Delivered::Chunks(first.unwrap_or_default(), chunks))
     }
 
     /// The output as Arrow arrays of the schema's types.
@@ -133,16 +134,17 @@ impl Host {
         frame: &Frame<'_>,
         schema: &SchemaRef,
     ) -> Result<RecordBatch> {
-        self.rows_as_batch(frame, schema, self.row_count(frame)?)
+        let batches = self.rows_as_batches(frame, schema, self.row_count(frame)?)?;
+        Ok(concat_batches(schema, &batches)?)
     }
 
     /// The first `rows` rows as Arrow arrays of the schema's types.
-    pub(in crate::exec) fn rows_as_batch(
+    pub(in crate::exec) fn rows_as_batches(
         &self,
         frame: &Frame<'_>,
         schema: &SchemaRef,
         rows: usize,
-    ) -> Result<RecordBatch> {
+    ) -> Result<Vec<RecordBatch>> {
         self.host_rows(frame, schema, rows)?.decode()
     }
 

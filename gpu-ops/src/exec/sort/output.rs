@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use arrow::compute::concat_batches;
+
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
@@ -85,12 +87,16 @@ impl Run<'_> {
             Output::File(file) => {
                 let rows = usize::try_from(rows)
                     .map_err(|_| GpuError::Internal(format!("a range of {rows} rows")))?;
-                let batch = Host::default().rows_as_batch(
+                let batches = Host::default().rows_as_batches(
                     &self.frame,
                     &self.frame.prepared.graph.schema,
                     rows,
                 )?;
-                file.write(&batch)
+                // Each batch of a file has all strings that its rows may refer to.
+                file.write(&concat_batches(
+                    &self.frame.prepared.graph.schema,
+                    &batches,
+                )?)
             }
         }
     }

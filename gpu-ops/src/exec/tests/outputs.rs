@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::AsArray;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::UInt32Type;
 
@@ -32,6 +32,10 @@ fn case() -> Case {
     )
 }
 
+fn rows_of(batches: &[RecordBatch]) -> usize {
+    batches.iter().map(RecordBatch::num_rows).sum()
+}
+
 impl Case {
     fn delivered(&self) -> Delivered {
         let stream = self.runtime.lease_stream().unwrap();
@@ -41,7 +45,7 @@ impl Case {
         finished.unwrap().output
     }
 
-    fn chunks(&self) -> (arrow::array::RecordBatch, Arc<OutputChunks>) {
+    fn chunks(&self) -> (Vec<RecordBatch>, Arc<OutputChunks>) {
         match self.delivered() {
             Delivered::Chunks(first, rest) => (first, rest),
             other => panic!("{other:?}"),
@@ -54,12 +58,13 @@ impl Case {
 
     /// The rest of an output behind `first`, compared with all rows.
     #[track_caller]
-    fn check_rest(&self, first: arrow::array::RecordBatch, rest: &Arc<OutputChunks>) {
-        let mut batches = vec![first];
+    fn check_rest(&self, first: Vec<RecordBatch>, rest: &Arc<OutputChunks>) {
+        let (mut batches, mut chunks) = (first, 1);
         while let Some(chunk) = rest.next() {
-            batches.push(chunk.decode().unwrap());
+            batches.extend(chunk.decode().unwrap());
+            chunks += 1;
         }
-        assert!(batches.len() > 3, "{} chunks", batches.len());
+        assert!(chunks > 3, "{chunks} chunks");
         let all = concat_batches(&schema(), &batches).unwrap();
         assert_eq!(values(&all), (0..ROWS).collect::<Vec<_>>());
     }
@@ -72,7 +77,7 @@ fn chunks_are_all_rows_and_the_last_one_frees_their_memory() {
     // Reading sizes, and without.
     for _ in 0..2 {
         let (first, rest) = case.chunks();
-        assert_eq!(first.num_rows(), chunk_rows(1));
+        assert_eq!(rows_of(&first), chunk_rows(1));
         assert_eq!(rest.rows(), ROWS as usize);
         assert!(case.in_use() >= before + 4 * ROWS as usize);
         case.check_rest(first, &rest);
@@ -95,11 +100,11 @@ fn small_outputs_come_at_once() {
         );
         case.delivered()
     };
-    let Delivered::Batch(batch) = few(5) else {
+    let Delivered::Batches(batches) = few(5) else {
         panic!("chunks of {} rows", few(5).rows());
     };
-    assert_eq!(batch.num_rows(), ROWS as usize / 5);
-    assert!(batch.num_rows() <= chunk_rows(1));
+    assert_eq!(rows_of(&batches), ROWS as usize / 5);
+    assert!(rows_of(&batches) <= chunk_rows(1));
 }
 
 #[test]
@@ -113,7 +118,7 @@ fn an_output_that_nobody_reads_to_its_end_frees_its_memory() {
     assert!(case.in_use() > before);
     let second = second.decode().unwrap();
     assert_eq!(case.in_use(), before);
-    assert_eq!(second.num_rows(), chunk_rows(1));
+    assert_eq!(rows_of(&second), chunk_rows(1));
 }
 
 #[test]
@@ -139,7 +144,7 @@ fn without_page_locked_memory_chunks_are_copied_to_other_memory() {
     case.runtime.set_host_memory(Some(1), 1).unwrap();
     let before = case.in_use();
     let (first, rest) = case.chunks();
-    assert_eq!(first.num_rows(), chunk_rows(1));
+    assert_eq!(rows_of(&first), chunk_rows(1));
     // Nor do they move there for others.
     assert!(
         case.runtime
@@ -166,8 +171,8 @@ fn rows_that_are_left_move_to_the_host_for_those_who_are_short() {
     assert!(case.in_use() < held);
     let buffer = case.runtime.pool().allocate(others, "others").unwrap();
     assert_eq!(case.in_use(), before + buffer.capacity());
-    let column = second.column(0).as_primitive::<UInt32Type>();
+    let column = second[0].column(0).as_primitive::<UInt32Type>();
     assert_eq!(column.len(), chunk_rows(1));
-    let two = concat_batches(&schema(), &[first, second]).unwrap();
+    let two = [first, second].concat();
     case.check_rest(two, &rest);
 }
