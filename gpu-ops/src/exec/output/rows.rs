@@ -15,7 +15,9 @@ use crate::error::{GpuError, Result};
 use crate::exec::output::decode::{as_type, decode};
 use crate::memory::DeviceBuffer;
 
-/// Values that are worth a thread, and most threads.
+/// Values from which on rows are decoded by several threads: to start these takes as long as some hundred thousand values do.
+const PARALLEL_VALUES: usize = 1 << 18;
+/// Values that are worth a thread then, and most threads.
 const PART_VALUES: usize = 1 << 16;
 const MOST_PARTS: usize = 16;
 /// Batches have a multiple of so many rows, but for the last one.
@@ -51,8 +53,10 @@ impl HostRows {
     /// # Errors
     /// [`GpuError::Internal`] for codes that no layout makes.
     pub(in crate::exec) fn decode(&self) -> Result<Vec<RecordBatch>> {
+        let parallel = self.rows.saturating_mul(self.columns.len()) >= PARALLEL_VALUES;
+        let most = if parallel { MOST_PARTS } else { 1 };
         let worth = PART_VALUES / self.columns.len().max(1);
-        let size = self.rows.div_ceil(MOST_PARTS).max(worth);
+        let size = self.rows.div_ceil(most).max(worth);
         let size = size.next_multiple_of(PART_STEP);
         let parts = (0..self.rows.max(1)).step_by(size);
         let parts = parts.map(|start| start..(start + size).min(self.rows));
@@ -193,7 +197,7 @@ mod tests {
 
     #[test]
     fn batches_are_all_rows_in_order() {
-        for (rows, batches) in [(0, 1), (1, 1), (1024, 1), (100_000, 5), (1_000_001, 16)] {
+        for (rows, batches) in [(0, 1), (1, 1), (80_000, 1), (100_000, 5), (1_000_001, 16)] {
             let (host, expected) = host_rows(rows);
             let decoded = host.decode().unwrap();
             assert_eq!(decoded.len(), batches, "{rows} rows");
